@@ -1,0 +1,1 @@
+"""Indicators, front tables and plots of stored runs."""

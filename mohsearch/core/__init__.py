@@ -1,0 +1,1 @@
+"""Errors, cards, catalogue, registry, digests and seeded generators."""

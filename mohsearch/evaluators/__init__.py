@@ -1,0 +1,1 @@
+"""What it costs: pure functions from workload and hardware to metrics."""

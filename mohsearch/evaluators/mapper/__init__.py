@@ -1,0 +1,1 @@
+"""Loop-nest access counts and the exact layer mapper."""

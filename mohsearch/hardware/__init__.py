@@ -1,0 +1,1 @@
+"""On what: technology, components and sub-accelerator templates."""

@@ -1,0 +1,1 @@
+"""How designs vary: sampling, crossover, mutation and repair per problem."""

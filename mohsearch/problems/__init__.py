@@ -1,0 +1,1 @@
+"""The searches as pymoo problems with named, united metrics."""

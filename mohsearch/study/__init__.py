@@ -1,0 +1,1 @@
+"""Studies: spec, plan, run and store."""

@@ -1,0 +1,1 @@
+"""Contract suites that run over every registered name."""

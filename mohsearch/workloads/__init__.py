@@ -1,0 +1,1 @@
+"""What runs: operator graphs, networks and applications."""
