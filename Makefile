@@ -1,0 +1,62 @@
+# The two commands of the README: `make study` and `make test`. Everything is installed into .venv.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+WORKERS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+
+STUDY ?= moham_arvr
+OUTPUT ?= results/$(STUDY)
+
+.DEFAULT_GOAL := help
+.PHONY: help study test test-all bench lint types check wheel clean
+
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.run: setup.cfg pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mohsearch needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	"$(PYTHON)" -m venv $(VENV)
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(PIP_INSTALL) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	$(PIP_INSTALL) --editable '.[test,dev]'
+	@touch $@
+
+study: $(VENV)/.run ## search the AR/VR workload at paper scale; results, table and pictures in results/
+	$(BIN)/mohsearch study run $(STUDY) --output $(OUTPUT) --workers $(WORKERS)
+	$(BIN)/mohsearch plot front $(OUTPUT) --output $(OUTPUT)/front.png
+	$(BIN)/mohsearch plot gantt $(OUTPUT) --output $(OUTPUT)/gantt.png
+	$(BIN)/mohsearch plot convergence $(OUTPUT) --output $(OUTPUT)/convergence.png
+
+test: $(VENV)/.test ## run the tests (a few minutes)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: $(VENV)/.test ## run all tests, the slow ones too
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not benchmark"
+
+bench: $(VENV)/.test ## print the speed figures
+	$(BIN)/python -m pytest tests/benchmarks -m benchmark -p no:xdist --benchmark-columns=min,median,max,rounds -s
+
+lint: $(VENV)/.dev ## style, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev ## static types
+	$(BIN)/mypy
+
+check: lint types test ## all of the above
+
+wheel: $(VENV)/.dev ## build sdist and wheel into dist/
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist .
+
+clean: ## remove everything that was built
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache $(VENV)

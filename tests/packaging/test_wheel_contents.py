@@ -1,0 +1,55 @@
+"""Every tracked file of the package and the shelves is declared for the wheel."""
+
+import configparser
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHELVES = ("problems", "operators", "evaluators", "studies")
+
+
+def tracked(folder: str) -> list[Path]:
+    out = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", folder],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if out.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [Path(line) for line in out.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+def declared() -> dict[str, str]:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    packages = config["options"]["packages"].split()
+    mapped = dict(
+        line.split(" = ") for line in config["options"]["package_dir"].strip().splitlines()
+    )
+    return {p: mapped.get(p, p.replace(".", "/")) for p in packages}
+
+
+def test_every_folder_with_python_is_a_declared_package() -> None:
+    folders = {str(p.parent) for p in tracked("mohsearch") if p.suffix == ".py"}
+    assert folders == {d for p, d in declared().items() if not p.startswith("mohsearch.catalog")}
+
+
+def test_every_shelf_is_a_declared_package_and_holds_data_only() -> None:
+    packages = declared()
+    for shelf in SHELVES:
+        assert packages[f"mohsearch.catalog.{shelf}"] == shelf
+        assert not [p for p in tracked(shelf) if p.suffix == ".py"]
+
+
+def test_the_package_itself_holds_no_data_files() -> None:
+    assert {p.name for p in tracked("mohsearch") if p.suffix != ".py"} == {"py.typed"}
+
+
+@pytest.mark.parametrize("shelf", SHELVES)
+def test_each_shelfs_readme_says_where_its_code_lives(shelf: str) -> None:
+    first = (ROOT / shelf / "README.md").read_text(encoding="utf-8").splitlines()
+    assert any("mohsearch/" in line for line in first[:3])
