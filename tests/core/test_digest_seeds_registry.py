@@ -29,9 +29,7 @@ def test_equal_content_has_an_equal_digest(value: object) -> None:
 
 
 def test_a_digest_is_the_same_in_another_process() -> None:
-    code = (
-        "from mohsearch.core.digest import content_digest as d; print(d({'a': {1, 2}, 'b': 0.1}))"
-    )
+    code = "from mohsearch.core.digest import content_digest as d; print(d({'a': {1, 2}}))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == content_digest({"a": {1, 2}})
 
