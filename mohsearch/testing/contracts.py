@@ -29,7 +29,7 @@ def global_random_state() -> tuple[Any, ...]:
     import random
 
     state = np.random.get_state()  # noqa: NPY002
-    return random.getstate(), state[1].tobytes(), state[2]  # type: ignore[union-attr, index]
+    return random.getstate(), state[1].tobytes(), state[2]  # type: ignore[index]
 
 
 def check_problem(problem: SearchProblem, X: NDArray[Any]) -> None:
