@@ -1,13 +1,25 @@
-"""The mapping table: every kept mapping of every unique layer on every template, as arrays."""
+"""The mapping table: every kept mapping of every unique layer on every template, as arrays.
+
+:func:`build_table` searches the whole mapping space of each layer on each architecture, keeps a
+diverse subset of each Pareto set and caches the sets on disk. A layer that has no mapping on an
+architecture has an empty cell (no rows) whose certificate holds the reason under ``infeasible``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mohsearch.hardware.architecture import Architecture
 from mohsearch.workloads.layer import LayerShape
+
+Rule = Literal["diverse", "paper"]
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -66,3 +78,36 @@ class MappingTable:
         """Return the slice of rows that hold layer ``layer`` on template ``template``."""
         cell = layer * len(self.templates) + template
         return slice(int(self.offsets[cell]), int(self.offsets[cell + 1]))
+
+
+def build_table(
+    layers: Sequence[LayerShape],
+    architectures: Sequence[Architecture],
+    *,
+    limit: int | None = 32,
+    rule: Rule = "diverse",
+    cache: Path | bool = True,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> MappingTable:
+    """Search every layer on every architecture and return the kept mappings.
+
+    Parameters
+    ----------
+    layers
+        Unique layer shapes; table row groups follow their order.
+    architectures
+        Templates, with distinct names.
+    limit
+        Mappings kept of each Pareto set; None keeps all.
+    rule
+        ``diverse``: the fastest, the least energy, the smallest area, then spread over the front;
+        ``paper``: the ``limit // 2`` fastest and as many of least energy.
+    cache
+        A folder, True for the user's cache folder, False for none.
+    workers
+        Processes; None for one per available core.
+    progress
+        Called with (pairs done, pairs in all, label of the pair just done).
+    """
+    raise NotImplementedError
