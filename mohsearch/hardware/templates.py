@@ -50,10 +50,10 @@ class TemporalCard(Card):
     @model_validator(mode="after")
     def _consistent(self) -> TemporalCard:
         allowed: set[str] = set(self.all_dims())
-        if missing := set(self.whole) - allowed:
-            raise ValueError(f"whole: {sorted(missing)} not among dims")
-        if self.order is not None and (missing := allowed - set(self.order)):
-            raise ValueError(f"order: lacks {sorted(missing)}")
+        if foreign := set(self.whole) - allowed:
+            raise ValueError(f"whole: {sorted(foreign)} not among dims")
+        if self.order is not None and (lacking := allowed - set(self.order)):
+            raise ValueError(f"order: lacks {sorted(lacking)}")
         return self
 
     def all_dims(self) -> tuple[str, ...]:
