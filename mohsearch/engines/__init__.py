@@ -1,1 +1,12 @@
-"""Search algorithms behind one ask-and-tell interface."""
+"""Search methods behind one interface: ask for genomes, tell their values."""
+
+from mohsearch.core.registry import Registry
+
+ENGINES = Registry(
+    "engine",
+    {
+        "pymoo": "mohsearch.engines.pymoo_engine:PymooEngine",
+        "random": "mohsearch.engines.random_engine:RandomEngine",
+    },
+)
+"""Names to :class:`mohsearch.engines.engine.Engine` classes, imported on first use."""

@@ -1,0 +1,229 @@
+"""The one driver: it owns evaluation, the archive, the ledger, replay and the end of a search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mohsearch.core.errors import MohsearchError
+from mohsearch.engines.archive import Archive
+from mohsearch.engines.convergence import Convergence, largest_finite_crowding
+from mohsearch.engines.engine import Engine, FloatArray, IntArray, Searchable
+
+StopReason = Literal["budget", "converged", "exhausted"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a search may run: ``population`` x ``generations`` evaluations.
+
+    Every genome that an engine asks for counts, also one whose values are known already.
+    """
+
+    population: int
+    generations: int
+    convergence: Convergence | None = None
+
+    @property
+    def evaluations(self) -> int:
+        """The largest number of evaluations."""
+        return self.population * self.generations
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generation as it stands after its evaluation.
+
+    Attributes
+    ----------
+    number
+        From 0.
+    replayed
+        Whether its values were taken from a record instead of computed.
+    evaluations
+        Genomes asked for since the start of the search.
+    distinct
+        Distinct genomes evaluated since the start: the length of the archive.
+    population
+        Archive numbers of the population after this generation.
+    largest_crowding
+        Largest finite crowding distance of the population's non-dominated set, NaN where none.
+    wall_s, cpu_s
+        Seconds since the start of the search, earlier sessions of a resumed one included.
+    """
+
+    number: int
+    replayed: bool
+    evaluations: int
+    distinct: int
+    population: IntArray
+    largest_crowding: float
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What an interrupted search left: complete generations and the genomes they evaluated.
+
+    Attributes
+    ----------
+    genomes
+        Shape (n, n_var), in the order of evaluation.
+    metrics
+        Every metric and constraint, each of shape (n,).
+    evaluations, distinct
+        Ledger of each complete generation.
+    wall_s, cpu_s
+        Seconds until the last of them.
+    """
+
+    genomes: NDArray[Any]
+    metrics: Mapping[str, FloatArray]
+    evaluations: IntArray
+    distinct: IntArray
+    wall_s: float
+    cpu_s: float
+
+
+class EvaluationError(MohsearchError):
+    """A genome could not be evaluated, or has a value that is no number."""
+
+    exit_code = 1
+
+
+class ReplayError(MohsearchError):
+    """A recorded search does not repeat: the program or its libraries differ from then."""
+
+
+class Search:
+    """One search: an engine on a problem under a budget.
+
+    Parameters
+    ----------
+    problem
+        What is searched.
+    engine
+        Must have been built with ``seen=archive.index``.
+    archive
+        Empty archive of this search.
+    budget
+        When to stop at the latest.
+
+    Attributes
+    ----------
+    stopped
+        Why the search ended: its budget is spent, it converged, or the engine had nothing left to
+        ask. ``None`` while it runs.
+    """
+
+    def __init__(
+        self, problem: Searchable, engine: Engine, archive: Archive, budget: Budget
+    ) -> None:
+        self.problem = problem
+        self.engine = engine
+        self.archive = archive
+        self.budget = budget
+        self.stopped: StopReason | None = None
+        self._recorded: Recorded | None = None
+
+    def generations(self, recorded: Recorded | None = None) -> Iterator[Generation]:
+        """Run the search, one generation at a time.
+
+        Parameters
+        ----------
+        recorded
+            Generations of an earlier session of the same search. They are repeated without
+            evaluating anything, which puts the engine into the state it had; what follows is what
+            would have followed then.
+
+        Raises
+        ------
+        ReplayError
+            If the engine asks for other genomes than the record holds.
+        EvaluationError
+            If a value is not a number.
+        """
+        self._recorded = recorded
+        known = 0 if recorded is None else len(recorded.evaluations)
+        wall_before, cpu_before = (recorded.wall_s, recorded.cpu_s) if recorded else (0.0, 0.0)
+        wall, cpu = time.perf_counter(), time.process_time()
+        evaluations = 0
+        crowding: list[float] = []
+        for number in range(self.budget.generations):
+            replayed = number < known
+            if number == known:
+                wall, cpu = time.perf_counter(), time.process_time()
+            X = self.engine.ask(self.budget.population)
+            if not len(X):
+                self.stopped = "exhausted"
+                return
+            self._evaluate(X, number if replayed else None)
+            evaluations += len(X)
+            population = self.archive.ids(self.archive.index.keys(self.engine.population()))
+            front = self.archive.front_of(population)
+            crowding.append(largest_finite_crowding(self.archive.objectives(front)))
+            yield Generation(
+                number=number,
+                replayed=replayed,
+                evaluations=evaluations,
+                distinct=len(self.archive),
+                population=population,
+                largest_crowding=crowding[-1],
+                wall_s=wall_before + (0.0 if replayed else time.perf_counter() - wall),
+                cpu_s=cpu_before + (0.0 if replayed else time.process_time() - cpu),
+            )
+            criterion = self.budget.convergence
+            if criterion is not None and criterion.reached(crowding):
+                self.stopped = "converged"
+                return
+        self.stopped = "budget"
+
+    def _evaluate(self, X: NDArray[Any], replayed_generation: int | None) -> None:
+        """Get the values of ``X`` into the archive and tell the engine."""
+        keys = self.archive.index.keys(X)
+        fresh = self.archive.unseen(keys)
+        if fresh:
+            rows = X[fresh]
+            if replayed_generation is None:
+                metrics = self._compute(rows)
+            else:
+                metrics = self._replay(rows, replayed_generation)
+            self.archive.append(rows, metrics, [keys[i] for i in fresh])
+        ids = self.archive.ids(keys)
+        self.engine.tell(X, self.archive.objectives(ids), self.archive.constraints(ids))
+
+    def _compute(self, rows: NDArray[Any]) -> dict[str, FloatArray]:
+        values = self.problem.metrics(rows)
+        metrics: dict[str, FloatArray] = {}
+        for name in self.archive.metric_names:
+            column = np.asarray(values[name], dtype=np.float64)
+            if column.shape != (len(rows),):
+                raise EvaluationError(
+                    f"metric {name!r} has shape {column.shape} for {len(rows)} genomes"
+                )
+            bad = np.flatnonzero(~np.isfinite(column))
+            if len(bad):
+                genome = np.array2string(rows[bad[0]], threshold=32, max_line_width=10**6)
+                raise EvaluationError(f"metric {name!r} is {column[bad[0]]} for genome {genome}")
+            metrics[name] = column
+        return metrics
+
+    def _replay(self, rows: NDArray[Any], generation: int) -> dict[str, FloatArray]:
+        recorded = self._recorded
+        assert recorded is not None
+        start, stop = len(self.archive), len(self.archive) + len(rows)
+        same = stop <= recorded.distinct[generation] and np.array_equal(
+            recorded.genomes[start:stop], rows
+        )
+        if not same:
+            raise ReplayError(
+                f"generation {generation} does not repeat as recorded: the program or a library "
+                "differs from the one that wrote it; start the study anew in another folder"
+            )
+        return {name: column[start:stop] for name, column in recorded.metrics.items()}

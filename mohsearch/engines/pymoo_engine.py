@@ -1,0 +1,196 @@
+"""The door to pymoo's algorithms, through ask / StaticProblem / tell."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from pymoo.core.evaluator import Evaluator
+from pymoo.core.population import Population
+from pymoo.core.termination import NoTermination
+from pymoo.problems.static import StaticProblem
+
+from mohsearch.core.cards import Card
+from mohsearch.core.errors import InputError
+from mohsearch.core.seeds import generator
+from mohsearch.engines.duplicates import SeenElimination
+from mohsearch.engines.engine import Capabilities, Engine, FloatArray
+from mohsearch.engines.sampling import fresh_samples
+
+MATING_ROUNDS = 10
+"""Matings tried per generation before fresh samples fill what duplicates left open."""
+
+_CLASSES = {
+    "nsga2": "pymoo.algorithms.moo.nsga2:NSGA2",
+    "nsga3": "pymoo.algorithms.moo.nsga3:NSGA3",
+    "unsga3": "pymoo.algorithms.moo.unsga3:UNSGA3",
+    "sms-emoa": "pymoo.algorithms.moo.sms:SMSEMOA",
+    "age-moea2": "pymoo.algorithms.moo.age2:AGEMOEA2",
+    "moead": "pymoo.algorithms.moo.moead:ParallelMOEAD",
+    "ga": "pymoo.algorithms.soo.nonconvex.ga:GA",
+}
+_REFERENCE_DIRECTIONS = {"nsga3", "unsga3", "moead"}
+
+
+class PymooOptions(Card):
+    """Options of the pymoo engine."""
+
+    immigrants: int = Field(
+        default=0,
+        ge=0,
+        description="Fresh samples in each generation after the first, in place of offspring.",
+    )
+
+
+class PymooEngine(Engine):
+    """A pymoo algorithm with our operators and a linear-time duplicate filter.
+
+    The algorithm never evaluates and never decides when to stop: both are the driver's. No genome
+    is evaluated twice: mating that keeps yielding known genomes is helped out by fresh samples.
+    """
+
+    algorithms: ClassVar = {
+        "nsga2": Capabilities("rank and crowding; Deb et al. 2002", immigrants=True),
+        "nsga3": Capabilities(
+            "reference directions; Deb and Jain 2014",
+            min_objectives=2,
+            constraints=False,
+            immigrants=True,
+        ),
+        "unsga3": Capabilities(
+            "reference directions with selection pressure; Seada and Deb 2016",
+            min_objectives=2,
+            constraints=False,
+            immigrants=True,
+        ),
+        "sms-emoa": Capabilities(
+            "least hypervolume contribution goes; Beume et al. 2007",
+            min_objectives=2,
+            max_objectives=3,
+            immigrants=True,
+        ),
+        "age-moea2": Capabilities(
+            "survival by an estimate of the front's shape; Panichella 2022",
+            min_objectives=2,
+            immigrants=True,
+        ),
+        "moead": Capabilities(
+            "decomposition, one scalar problem per direction; Zhang and Li 2007",
+            min_objectives=2,
+            constraints=False,
+        ),
+        "ga": Capabilities("single-objective genetic algorithm", max_objectives=1, immigrants=True),
+    }
+    default_algorithm = "nsga2"
+    options_card = PymooOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        immigrants = self.options.immigrants
+        if immigrants and not self.algorithms[self.algorithm].immigrants:
+            raise InputError(f"pymoo algorithm {self.algorithm!r} takes no immigrants")
+        if immigrants >= self.population_size:
+            raise InputError(
+                f"{immigrants} immigrants do not fit a population of {self.population_size}"
+            )
+        self._rng = generator(self.seed, "pymoo", "immigrants")
+        self._filter = SeenElimination(self.seen)
+        self._algorithm = self._make_algorithm()
+        self._asked: Any = None
+
+    def _make_algorithm(self) -> Any:
+        module, _, name = _CLASSES[self.algorithm].partition(":")
+        algorithm_class = getattr(importlib.import_module(module), name)
+        arguments: dict[str, Any] = {
+            "sampling": self.portfolio.sampling,
+            "crossover": self.portfolio.crossover,
+            "mutation": self.portfolio.mutation,
+        }
+        if self.algorithm in _REFERENCE_DIRECTIONS:
+            arguments["ref_dirs"] = reference_directions(self.problem.n_obj, self.population_size)
+        if self.algorithm == "moead":
+            count = len(arguments["ref_dirs"])
+            arguments["n_neighbors"] = min(20, count)
+        else:
+            arguments["pop_size"] = self.population_size
+            arguments["eliminate_duplicates"] = self._filter
+        algorithm = algorithm_class(**arguments)
+        seed = int(generator(self.seed, "pymoo", self.algorithm).integers(2**31))
+        algorithm.setup(self.problem, seed=seed, termination=NoTermination())
+        algorithm.mating.n_max_iterations = MATING_ROUNDS
+        return algorithm
+
+    def ask(self, k: int) -> NDArray[Any]:
+        """Return the next generation: offspring of the algorithm, then immigrants."""
+        self._filter.start_batch()
+        algorithm = self._algorithm
+        started = algorithm.is_initialized
+        if self.algorithm == "moead":
+            self._asked = algorithm.ask()
+            return np.asarray(self._asked.get("X"))
+        immigrants = self.options.immigrants if started else 0
+        algorithm.n_offsprings = k - immigrants
+        bred = algorithm.ask()
+        bred = Population.empty() if bred is None else bred[:k]
+        self._asked = self._filled_up(bred, k)
+        return np.asarray(self._asked.get("X")) if len(self._asked) else self._no_rows()
+
+    def _filled_up(self, bred: Any, k: int) -> Any:
+        """Return ``bred`` with fresh samples up to ``k``."""
+        taken = set(self.seen.keys(bred.get("X"))) if len(bred) else set()
+        rows = fresh_samples(
+            self.problem, self.portfolio.sampling, k - len(bred), self._rng, self.seen, taken
+        )
+        if not len(rows):
+            return bred
+        fresh = Population.new("X", rows)
+        return Population.merge(bred, fresh) if len(bred) else fresh
+
+    def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
+        """Hand the values to the algorithm, which selects its next population."""
+        values = {"F": F, "G": G} if G.shape[1] else {"F": F}
+        static = StaticProblem(self.problem, **values)
+        Evaluator().eval(static, self._asked)
+        self._algorithm.tell(infills=self._asked)
+
+    def population(self) -> NDArray[Any]:
+        """Return the algorithm's current population."""
+        population = self._algorithm.pop
+        return np.asarray(population.get("X")) if len(population) else self._no_rows()
+
+    def _no_rows(self) -> NDArray[Any]:
+        return np.empty((0, self.problem.n_var), dtype=self.seen.dtype)
+
+
+def reference_directions(objectives: int, most: int) -> FloatArray:
+    """Return the largest evenly spaced set of at most ``most`` reference directions.
+
+    Das and Dennis 1998: all points of the unit simplex whose coordinates are multiples of 1/p.
+
+    Raises
+    ------
+    InputError
+        If ``most`` is smaller than the number of objectives.
+
+    Examples
+    --------
+    >>> reference_directions(3, 250).shape
+    (231, 3)
+    """
+    from pymoo.util.ref_dirs import get_reference_directions
+
+    if most < objectives:
+        raise InputError(
+            f"a population of {most} is too small for reference directions of {objectives} "
+            "objectives"
+        )
+    partitions = 1
+    while math.comb(partitions + objectives, objectives - 1) <= most:
+        partitions += 1
+    return np.asarray(
+        get_reference_directions("das-dennis", objectives, n_partitions=partitions), dtype=float
+    )
