@@ -1,0 +1,131 @@
+"""Hypervolume against evaluations, per run and over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mohsearch.analysis.fronts import common_objectives
+from mohsearch.analysis.indicators import Box, common_box, hypervolume, nondominated
+from mohsearch.analysis.labels import field_value, label, varying_fields
+from mohsearch.analysis.results import History
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Hypervolume of everything one run had evaluated so far.
+
+    Attributes
+    ----------
+    run, contender
+        The run and what it is a repetition of.
+    evaluations
+        int64, shape (generations,).
+    hypervolumes
+        float64, shape (generations,): shares of ``box``; never decreasing.
+    box
+        Normalisation and reference point, common to all curves.
+    """
+
+    run: str
+    contender: str
+    evaluations: NDArray[np.int64]
+    hypervolumes: NDArray[np.float64]
+    box: Box
+
+
+@dataclass(frozen=True)
+class Band:
+    """Median and quartiles over the runs of one contender.
+
+    Attributes
+    ----------
+    evaluations
+        int64, shape (points,): all evaluation counts at which some run completed a generation,
+        from where every run has a value up to where the first run ends.
+    low, median, high
+        float64, shape (points,): quartiles of the hypervolume over runs.
+    """
+
+    contender: str
+    runs: int
+    evaluations: NDArray[np.int64]
+    low: NDArray[np.float64]
+    median: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def _archive(history: History, objectives: Sequence[str]) -> list[NDArray[np.float64]]:
+    """Return the non-dominated losses of everything seen up to each generation."""
+    metrics = [history.front.metric(name) for name in objectives]
+    losses = np.stack([history.values[m.name] * m.sign for m in metrics], axis=-1)
+    best = np.zeros((0, len(metrics)))
+    steps = []
+    for generation in losses:
+        usable = np.all(np.isfinite(generation), axis=1)
+        seen = np.concatenate([best, np.unique(generation[usable], axis=0)])
+        best = np.unique(seen[nondominated(seen)], axis=0)
+        steps.append(best)
+    return steps
+
+
+def curves(histories: Sequence[History], by: str | None = None) -> tuple[Curve, ...]:
+    """Return one hypervolume curve per run.
+
+    Runs of one workload share a box, which spans the non-dominated points that they all together
+    ever evaluated. Curves of different workloads are not comparable.
+
+    Raises
+    ------
+    InputError
+        If the runs have no metrics in common.
+    """
+    fronts = [history.front for history in histories]
+    objectives = common_objectives(fronts)
+    fields = (by,) if by else varying_fields(fronts)
+    archives = [_archive(history, objectives) for history in histories]
+    workloads = [field_value(front.attrs, "workload") for front in fronts]
+    boxes = {
+        workload: common_box(
+            [s[-1] for s, w in zip(archives, workloads, strict=True) if w == workload]
+        )
+        for workload in workloads
+    }
+    return tuple(
+        Curve(
+            run=history.front.run,
+            contender=label(history.front.attrs, fields) or label(history.front.attrs, ("engine",)),
+            evaluations=history.evaluations.astype(np.int64),
+            hypervolumes=np.array([hypervolume(p, boxes[workload]).value for p in steps]),
+            box=boxes[workload],
+        )
+        for history, steps, workload in zip(histories, archives, workloads, strict=True)
+    )
+
+
+def bands(runs: Sequence[Curve]) -> tuple[Band, ...]:
+    """Return median and quartiles per contender, best final median first.
+
+    Between two generations a run keeps its last value.
+    """
+    groups: dict[str, list[Curve]] = {}
+    for curve in runs:
+        groups.setdefault(curve.contender, []).append(curve)
+    result = []
+    for contender, group in groups.items():
+        start = max(int(curve.evaluations[0]) for curve in group)
+        stop = min(int(curve.evaluations[-1]) for curve in group)
+        grid = np.unique(np.concatenate([curve.evaluations for curve in group]))
+        grid = grid[(grid >= start) & (grid <= max(start, stop))]
+        table = np.stack([_held(curve, grid) for curve in group])
+        low, median, high = np.quantile(table, [0.25, 0.5, 0.75], axis=0)
+        result.append(Band(contender, len(group), grid, low, median, high))
+    return tuple(sorted(result, key=lambda band: (-float(band.median[-1]), band.contender)))
+
+
+def _held(curve: Curve, grid: NDArray[np.int64]) -> NDArray[np.float64]:
+    rows = np.searchsorted(curve.evaluations, grid, side="right") - 1
+    return curve.hypervolumes[rows]

@@ -1,0 +1,68 @@
+"""Which runs are repetitions of each other: names for contenders and cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mohsearch.analysis.fronts import Front
+from mohsearch.core.errors import UnknownNameError
+
+FIELDS = ("problem", "engine", "portfolio", "workload")
+"""What runs of a study can differ in, besides the seed."""
+
+
+def field_value(attrs: Mapping[str, Any], name: str) -> str:
+    """Return a run's value of one of :data:`FIELDS`, as a person would name it.
+
+    Examples
+    --------
+    >>> field_value({"engine": "pymoo", "algorithm": "nsga2"}, "engine")
+    'pymoo nsga2'
+    """
+    if name == "problem":
+        return str(attrs.get("problem_label") or attrs.get("problem", ""))
+    if name == "engine":
+        engine, algorithm = str(attrs.get("engine", "")), str(attrs.get("algorithm") or "")
+        return engine if algorithm in {"", engine, "None"} else f"{engine} {algorithm}"
+    return str(attrs.get(name) or "")
+
+
+def varying_fields(fronts: Sequence[Front]) -> tuple[str, ...]:
+    """Return the fields in which the runs differ."""
+    return tuple(f for f in FIELDS if len({field_value(r.attrs, f) for r in fronts}) > 1)
+
+
+def contender_fields(fronts: Sequence[Front], by: str | None = None) -> tuple[str, ...]:
+    """Return the fields that tell contenders apart; the other varying ones tell cases apart.
+
+    Without ``by`` everything that varies but the workload does.
+
+    Raises
+    ------
+    UnknownNameError
+        If ``by`` is none of :data:`FIELDS`.
+    """
+    if by is not None:
+        if by not in FIELDS:
+            raise UnknownNameError("field", by, FIELDS)
+        return (by,)
+    varying = varying_fields(fronts)
+    return tuple(f for f in varying if f != "workload") or varying or ("engine",)
+
+
+def label(attrs: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """Return the run's values of ``fields``, joined."""
+    return ", ".join(value for f in fields if (value := field_value(attrs, f)))
+
+
+def labels(fronts: Sequence[Front]) -> list[str]:
+    """Return one short distinct label per front: what varies, the seed if that varies too."""
+    fields = varying_fields(fronts)
+    names = [label(front.attrs, fields) for front in fronts]
+    if len(set(names)) < len(names):
+        seeds = [f"seed {front.attrs.get('seed', '?')}" for front in fronts]
+        names = [", ".join(p for p in pair if p) for pair in zip(names, seeds, strict=True)]
+    if len(set(names)) < len(names) or (len(fronts) == 1 and not names[0]):
+        return [front.run for front in fronts]
+    return names

@@ -1,0 +1,229 @@
+"""From the results store to fronts and histories, the only place here that knows its layout."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mohsearch.analysis.fronts import Front, Metric
+from mohsearch.core.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True)
+class History:
+    """What one run evaluated, generation by generation.
+
+    Attributes
+    ----------
+    front
+        The run's declarations and attributes; an empty front.
+    evaluations
+        int64, shape (generations,): evaluations spent after each completed generation.
+    values
+        Metric values by name, natural signs, each of shape (generations, individuals).
+    """
+
+    front: Front
+    evaluations: NDArray[np.int64]
+    values: Mapping[str, NDArray[np.float64]]
+
+
+def select_runs(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Return the names that match any of ``patterns``; all of them without patterns.
+
+    A pattern is a name, a shell pattern (``*nsga2*``) or a part of a name.
+
+    Raises
+    ------
+    UnknownNameError
+        If a pattern matches nothing.
+
+    Examples
+    --------
+    >>> select_runs(["a-nsga2-1", "a-random-1"], ["nsga2"])
+    ['a-nsga2-1']
+    """
+    if not patterns:
+        return list(names)
+    chosen: set[str] = set()
+    for pattern in patterns:
+        hits = [n for n in names if n == pattern]
+        hits = hits or [n for n in names if fnmatch.fnmatchcase(n, pattern)]
+        hits = hits or [n for n in names if pattern in n]
+        if not hits:
+            raise UnknownNameError("run", pattern, names)
+        chosen.update(hits)
+    return [n for n in names if n in chosen]
+
+
+def results_path(folder: Path) -> Path:
+    """Return the results tree in a study's output folder (or the tree itself).
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    folder = Path(folder)
+    for path in (folder / "results.zarr", folder):
+        if path.is_dir() and (path / "zarr.json").is_file():
+            return path
+    if not folder.exists():
+        raise InputError("no such folder", source=folder)
+    raise InputError("holds no results.zarr; give the --output of a study run", source=folder)
+
+
+def plain(value: Any) -> Any:
+    """Return an attribute as JSON value: texts that hold JSON objects or lists are parsed."""
+    if isinstance(value, str) and value[:1] in "{[":
+        try:
+            return json.loads(value)
+        except json.JSONDecodeError:
+            return value
+    return value
+
+
+def open_tree(folder: Path) -> xr.DataTree:
+    """Open the results tree of a study's output folder, lazily.
+
+    Raises
+    ------
+    InputError
+        If there is none or it is damaged.
+    """
+    import xarray as xr
+
+    path = results_path(folder)
+    try:
+        return xr.open_datatree(path, engine="zarr", consolidated=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"not readable as results: {error}", source=path) from error
+
+
+def run_names(tree: xr.DataTree) -> list[str]:
+    """Return the names of all runs in the tree, sorted."""
+    return sorted(name for name, node in tree.children.items() if "objectives" in node.attrs)
+
+
+def _metrics(dataset: xr.Dataset) -> tuple[Metric, ...]:
+    return tuple(
+        Metric(
+            str(name),
+            str(variable.attrs.get("units", "1")),
+            str(variable.attrs["sense"]),
+            str(variable.attrs.get("long_name", name)),
+        )
+        for name, variable in dataset.data_vars.items()
+        if "sense" in variable.attrs
+    )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    value = plain(value)
+    items = value.split(",") if isinstance(value, str) else list(value)
+    return tuple(str(item).strip() for item in items)
+
+
+def read_front(tree: xr.DataTree, run: str, *, designs: bool = True) -> Front:
+    """Return the front of one run.
+
+    Raises
+    ------
+    InputError
+        If the run has not written a front yet.
+    """
+    node = tree[run]
+    if "front" not in node.children:
+        status = node.attrs.get("status", "unknown")
+        raise InputError(f"has no front yet (status: {status})", source=f"run {run}")
+    data = node["front"].to_dataset()
+    metrics = _metrics(data)
+    values = {m.name: np.asarray(data[m.name].values, dtype=np.float64) for m in metrics}
+    return _front(tree, run, metrics, values, _designs(data) if designs else ())
+
+
+def _front(
+    tree: xr.DataTree,
+    run: str,
+    metrics: tuple[Metric, ...],
+    values: Mapping[str, NDArray[np.float64]],
+    designs: tuple[dict[str, Any], ...] = (),
+) -> Front:
+    node = tree[run]
+    attrs = {str(key): plain(value) for key, value in node.attrs.items()}
+    bounds = attrs.get("ideal_point") or {}
+    return Front(
+        run=run,
+        attrs=attrs,
+        metrics=metrics,
+        values=values,
+        objectives=_names(node.attrs["objectives"]),
+        ideal_point={str(k): float(v) for k, v in bounds.items()},
+        designs=designs,
+    )
+
+
+def _designs(data: xr.Dataset) -> tuple[dict[str, Any], ...]:
+    if "design" not in data:
+        return ()
+    return tuple(json.loads(str(text)) for text in data["design"].values)
+
+
+def read_fronts(
+    folder: Path, patterns: Sequence[str] = (), *, designs: bool = True
+) -> tuple[Front, ...]:
+    """Return the fronts of the runs in a study's output folder that match ``patterns``.
+
+    Runs without a front yet are left out unless a pattern names them alone.
+
+    Raises
+    ------
+    InputError
+        If there is no result, no such run, or no run has a front yet.
+    """
+    tree = open_tree(folder)
+    names = select_runs(run_names(tree), patterns)
+    ready = [name for name in names if "front" in tree[name].children]
+    if not ready:
+        if not names:
+            raise InputError("holds no run yet", source=folder)
+        states = ", ".join(f"{n}: {tree[n].attrs.get('status', 'unknown')}" for n in names[:6])
+        raise InputError(f"no run has a front yet ({states})", source=folder)
+    return tuple(read_front(tree, name, designs=designs) for name in ready)
+
+
+def read_histories(folder: Path, patterns: Sequence[str] = ()) -> tuple[History, ...]:
+    """Return the histories of the runs that match ``patterns``: completed generations only.
+
+    Raises
+    ------
+    InputError
+        If no run has completed a generation yet.
+    """
+    tree = open_tree(folder)
+    found = []
+    for name in select_runs(run_names(tree), patterns):
+        if "history" not in tree[name].children:
+            continue
+        data = tree[name]["history"].to_dataset()
+        done = np.asarray(data["done"].values, dtype=bool)
+        count = len(done) if done.all() else int(done.argmin())
+        if not count:
+            continue
+        metrics = _metrics(data)
+        values = {m.name: np.asarray(data[m.name].values[:count], np.float64) for m in metrics}
+        front = _front(tree, name, metrics, {m.name: np.zeros(0) for m in metrics})
+        found.append(History(front, np.asarray(data["evaluations"].values[:count]), values))
+    if not found:
+        raise InputError("no run has completed a generation yet", source=folder)
+    return tuple(found)
