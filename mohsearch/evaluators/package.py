@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -31,6 +32,7 @@ from mohsearch.evaluators.package_schedule import (
     schedule_layers,
 )
 from mohsearch.evaluators.package_space import MohamSpace
+from mohsearch.hardware.architecture import Architecture
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -255,20 +257,21 @@ class FixedInstance:
     fanout: tuple[int, ...]
 
 
-def largest_instance(table: MappingTable, template: int, costs: Any) -> FixedInstance:
-    """Return the largest instance of a template.
+def largest_instance(
+    architecture: Architecture, template: int, table: MappingTable
+) -> FixedInstance:
+    """Return the largest instance of a template: capacities and fan-outs at their limits.
 
-    Every level has its full capacity (a level the table gives a size of 0 keeps it); the fan-outs
-    are the largest that any kept mapping uses, level by level.
+    The fan-out below level ``j`` stands in column ``j``, as in ``table``.
     """
-    levels = table.size_words.shape[1]
-    sizes = [0] * levels
-    for j, level in enumerate(costs.levels[1:]):
-        sizes[j] = int(level.capacity_words or 0)
-    cells = range(template, len(table.offsets) - 1, len(table.templates))
-    rows = np.concatenate([np.arange(*table.offsets[c : c + 2]) for c in cells])
-    fanout = table.fanout[rows].max(axis=0) if len(rows) else np.ones(levels + 1, dtype=int)
-    return FixedInstance(template, tuple(sizes), tuple(int(f) for f in fanout))
+    columns = table.size_words.shape[1]
+    sizes, fanout = [0] * columns, [1] * (columns + 1)
+    for j, level in enumerate(architecture.levels):
+        widest = (math.prod(a.limit for a in level.axes(gemm=gemm)) for gemm in (False, True))
+        fanout[j] = max(widest)
+        if j:
+            sizes[j - 1] = int(level.capacity_words or 0)
+    return FixedInstance(template, tuple(sizes), tuple(fanout))
 
 
 def restrict(

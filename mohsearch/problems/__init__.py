@@ -1,1 +1,11 @@
 """The searches as pymoo problems with named, united metrics."""
+
+from mohsearch.core.registry import Registry
+
+PROBLEMS = Registry("problem", {"moham": "mohsearch.problems.moham:build"})
+"""Problem builders by slug: called as ``build(options, workload, objectives=..., catalog=...,
+cache_dir=..., progress=...)`` each returns a :class:`mohsearch.problems.base.SearchProblem`.
+Plug-ins join through entry points of the group ``mohsearch.problem``."""
+
+PROBLEM_OPTIONS = Registry("problem", {"moham": "mohsearch.problems.moham_options:MohamOptions"})
+"""The card that validates and describes the options of each problem."""

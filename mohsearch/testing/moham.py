@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.evaluators.mapper.table import MappingTable
 from mohsearch.evaluators.package_space import NO_TEMPLATE, MohamSpace
+from mohsearch.problems.moham import MohamProblem, load_architectures
+from mohsearch.problems.moham_options import MohamOptions
 from mohsearch.workloads.layer import LayerShape
+from mohsearch.workloads.zoo import load_application
 
 
 def random_dependencies(
@@ -39,13 +45,18 @@ def random_table(
     unique: int = 5,
     templates: int = 3,
     most: int = 6,
-    levels: int = 2,
+    levels: int | Sequence[int] = 2,
     unmappable: float = 0.15,
 ) -> MappingTable:
     """Return a synthetic mapping table; every unique layer has a mapping on some template.
 
-    Template ``t`` has ``levels - t % 2`` on-chip levels, so that padding columns occur.
+    Template ``t`` has ``levels[t]`` on-chip levels; for a number ``levels - t % 2``, so that
+    padding columns occur.
     """
+    if isinstance(levels, int):
+        levels = [levels - t % 2 for t in range(templates)]
+    depth = np.asarray(levels)
+    columns = int(depth.max())
     counts = rng.integers(1, most + 1, size=(unique, templates))
     counts[rng.random((unique, templates)) < unmappable] = 0
     lost = counts.sum(axis=1) == 0
@@ -53,8 +64,8 @@ def random_table(
     offsets = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
     rows = int(offsets[-1])
     template = np.repeat(np.tile(np.arange(templates), unique), counts.ravel())
-    present = np.arange(levels)[None, :] < (levels - template % 2)[:, None]
-    fanout = 2 ** rng.integers(0, 4, size=(rows, levels + 1))
+    present = np.arange(columns)[None, :] < depth[template][:, None]
+    fanout = 2 ** rng.integers(0, 4, size=(rows, columns + 1))
     fanout[:, 1:][~present] = 1
     return MappingTable(
         templates=tuple(f"t{t}" for t in range(templates)),
@@ -64,13 +75,39 @@ def random_table(
         dram_read_bytes=rng.integers(1, 20_000, size=rows),
         dram_write_bytes=rng.integers(1, 5_000, size=rows),
         fixed_energy_pj=rng.uniform(1e3, 1e5, size=rows),
-        reads=np.where(present, rng.integers(1, 10_000, size=(rows, levels)), 0).astype(float),
-        writes=np.where(present, rng.integers(1, 10_000, size=(rows, levels)), 0).astype(float),
-        size_words=np.where(present, 16 * rng.integers(1, 12, size=(rows, levels)), 0),
+        reads=np.where(present, rng.integers(1, 10_000, size=(rows, columns)), 0).astype(float),
+        writes=np.where(present, rng.integers(1, 10_000, size=(rows, columns)), 0).astype(float),
+        size_words=np.where(present, 16 * rng.integers(1, 12, size=(rows, columns)), 0),
         fanout=fanout.astype(np.int64),
         notation=tuple(f"mapping {r}" for r in range(rows)),
         certificates=tuple({"complete": True} for _ in range(unique * templates)),
     )
+
+
+def synthetic_problem(
+    rng: np.random.Generator,
+    workload: str = "tiny",
+    options: MohamOptions | None = None,
+    *,
+    most: int = 6,
+) -> MohamProblem:
+    """Return the moham problem of a real workload and real templates with made-up mappings.
+
+    Needs no mapper; the numbers mean nothing.
+    """
+    options = options or MohamOptions()
+    application = load_application(workload)
+    architectures = load_architectures(options)
+    table = random_table(
+        rng,
+        unique=application.n_unique,
+        templates=len(architectures),
+        most=most,
+        levels=[len(a.levels) - 1 for a in architectures],
+    )
+    names = tuple(a.name for a in architectures)
+    table = replace(table, templates=names, layers=application.unique_layers)
+    return MohamProblem(application, architectures, table, options)
 
 
 def random_space(
