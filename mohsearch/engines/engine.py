@@ -71,7 +71,7 @@ class Capabilities:
     max_genes
         Longest genome it can take in reasonable time; ``None`` is unlimited.
     immigrants
-        Whether part of each generation may be fresh samples.
+        Whether the portfolio's immigrants can take part.
     """
 
     summary: str
@@ -95,7 +95,9 @@ class Engine(ABC):
     problem
         The problem; engines use its bounds and the number of objectives, never its evaluation.
     portfolio
-        An object with the pymoo operators the algorithm needs (see ``Capabilities.operators``).
+        An object with the pymoo operators the algorithm needs (see ``Capabilities.operators``) and
+        optionally ``immigrants``: fresh samples of each generation, with ``count(population)`` and
+        ``sampling``.
     algorithm
         One of :attr:`algorithms`.
     population

@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from pymoo.core.evaluator import Evaluator
 from pymoo.core.population import Population
 from pymoo.core.termination import NoTermination
 from pymoo.problems.static import StaticProblem
 
-from mohsearch.core.cards import Card
 from mohsearch.core.errors import InputError
 from mohsearch.core.seeds import generator
 from mohsearch.engines.duplicates import SeenElimination
@@ -36,21 +34,12 @@ _CLASSES = {
 _REFERENCE_DIRECTIONS = {"nsga3", "unsga3", "moead"}
 
 
-class PymooOptions(Card):
-    """Options of the pymoo engine."""
-
-    immigrants: int = Field(
-        default=0,
-        ge=0,
-        description="Fresh samples in each generation after the first, in place of offspring.",
-    )
-
-
 class PymooEngine(Engine):
     """A pymoo algorithm with our operators and a linear-time duplicate filter.
 
     The algorithm never evaluates and never decides when to stop: both are the driver's. No genome
     is evaluated twice: mating that keeps yielding known genomes is helped out by fresh samples.
+    The portfolio's immigrants, if any, take the place of offspring after the first generation.
     """
 
     algorithms: ClassVar = {
@@ -86,17 +75,15 @@ class PymooEngine(Engine):
         "ga": Capabilities("single-objective genetic algorithm", max_objectives=1, immigrants=True),
     }
     default_algorithm = "nsga2"
-    options_card = PymooOptions
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        immigrants = self.options.immigrants
-        if immigrants and not self.algorithms[self.algorithm].immigrants:
-            raise InputError(f"pymoo algorithm {self.algorithm!r} takes no immigrants")
-        if immigrants >= self.population_size:
+        immigrants = getattr(self.portfolio, "immigrants", None)
+        if immigrants is not None and not self.algorithms[self.algorithm].immigrants:
             raise InputError(
-                f"{immigrants} immigrants do not fit a population of {self.population_size}"
+                f"pymoo algorithm {self.algorithm!r} takes no immigrants, but the portfolio has some"
             )
+        self._immigrants: Any = immigrants
         self._rng = generator(self.seed, "pymoo", "immigrants")
         self._filter = SeenElimination(self.seen)
         self._algorithm = self._make_algorithm()
@@ -132,19 +119,23 @@ class PymooEngine(Engine):
         if self.algorithm == "moead":
             self._asked = algorithm.ask()
             return np.asarray(self._asked.get("X"))
-        immigrants = self.options.immigrants if started else 0
-        algorithm.n_offsprings = k - immigrants
+        count = 0
+        if self._immigrants is not None and started:
+            count = min(self._immigrants.count(self.population_size), k - 1)
+        algorithm.n_offsprings = k - count
         bred = algorithm.ask()
         bred = Population.empty() if bred is None else bred[:k]
-        self._asked = self._filled_up(bred, k)
+        if count:
+            bred = self._filled_up(bred, min(k, len(bred) + count), self._immigrants.sampling)
+        self._asked = self._filled_up(bred, k, self.portfolio.sampling)
         return np.asarray(self._asked.get("X")) if len(self._asked) else self._no_rows()
 
-    def _filled_up(self, bred: Any, k: int) -> Any:
+    def _filled_up(self, bred: Any, k: int, sampling: Any) -> Any:
         """Return ``bred`` with fresh samples up to ``k``."""
+        if len(bred) >= k:
+            return bred
         taken = set(self.seen.keys(bred.get("X"))) if len(bred) else set()
-        rows = fresh_samples(
-            self.problem, self.portfolio.sampling, k - len(bred), self._rng, self.seen, taken
-        )
+        rows = fresh_samples(self.problem, sampling, k - len(bred), self._rng, self.seen, taken)
         if not len(rows):
             return bred
         fresh = Population.new("X", rows)

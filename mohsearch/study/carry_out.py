@@ -1,0 +1,225 @@
+"""One run from beginning to end, or from where it was interrupted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from mohsearch.core.errors import InputError, MohsearchError
+from mohsearch.engines.archive import Archive
+from mohsearch.engines.driver import Generation
+from mohsearch.engines.engine import FloatArray
+from mohsearch.problems.base import SearchProblem
+from mohsearch.study.events import Progress, StudyEvent
+from mohsearch.study.files import OutputFolder, locked
+from mohsearch.study.objects import build_search, portfolio_of
+from mohsearch.study.plan import PlannedRun, Study
+from mohsearch.study.provenance import provenance
+from mohsearch.study.store import RunStore, record_failure, run_attributes
+
+REPORT_S = 0.1
+"""Progress is told at most this often."""
+
+ORPHAN_WAIT_S = 30.0
+"""How long to wait for a process of a killed session to notice its parent's end."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How one run ended.
+
+    ``complete``, ``failed`` with the reason in ``message``, or ``skipped`` because an earlier
+    session had completed it.
+    """
+
+    run_id: str
+    status: Literal["complete", "failed", "skipped"]
+    message: str = ""
+
+
+def carry_out(
+    study: Study,
+    run: PlannedRun,
+    folder: OutputFolder,
+    get_problem: Callable[[], SearchProblem],
+    progress: Progress,
+) -> RunOutcome:
+    """Carry a run out and record how it ended; only interruptions escape.
+
+    A run that failed before is tried again from its last complete generation.
+    """
+    try:
+        with locked(folder.locks / run.id, f"run {run.id}", wait_s=ORPHAN_WAIT_S):
+            if run_attributes(folder.run(run.id)).get("status") == "complete":
+                progress(StudyEvent("skipped", run.id))
+                return RunOutcome(run.id, "skipped")
+            _search(study, run, folder, get_problem(), progress)
+    except Exception as error:
+        reason = describe_failure(error)
+        note_failure(study, run, folder, reason)
+        progress(StudyEvent("failed", run.id, message=reason))
+        return RunOutcome(run.id, "failed", reason)
+    return RunOutcome(run.id, "complete")
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return why something failed: the message of our errors, type and message of others."""
+    if isinstance(error, MohsearchError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def note_failure(study: Study, run: PlannedRun, folder: OutputFolder, reason: str) -> None:
+    """Record a failure in the results; a folder that cannot be written is left as it is."""
+    try:
+        record_failure(folder, run.id, reason, identity(study, run))
+    except OSError:
+        pass
+
+
+def identity(study: Study, run: PlannedRun) -> dict[str, Any]:
+    """Return the attributes that say what a run is."""
+    engine = run.engine
+    return {
+        "problem": run.problem.name,
+        "problem_label": run.problem.title,
+        "workload": run.workload,
+        "engine": engine.engine,
+        "engine_label": engine.title,
+        "algorithm": engine.algorithm or "",
+        "portfolio": run.portfolio.title,
+        "seed": run.seed,
+        "run_digest": run.digest,
+        "population": study.spec.budget.population,
+        "generations_planned": study.spec.budget.generations,
+    }
+
+
+def _search(
+    study: Study,
+    run: PlannedRun,
+    folder: OutputFolder,
+    problem: SearchProblem,
+    progress: Progress,
+) -> None:
+    wall, cpu = time.perf_counter(), time.process_time()
+    search = build_search(study, run, problem)
+    store = _open(study, run, folder, problem, search.engine.algorithm, search.budget)
+    recorded = store.recorded()
+    known = 0 if recorded is None else len(recorded.evaluations)
+    most = search.budget.generations
+    kind: Literal["resumed", "started"] = "resumed" if known else "started"
+    progress(StudyEvent(kind, run.id, known, most))
+    reporter = _Reporter(run.id, most, problem, progress)
+    last: Generation | None = None
+    try:
+        for generation in search.generations(recorded):
+            last = generation
+            if not generation.replayed:
+                store.add(generation, search.archive)
+            reporter.tell(generation, search.archive)
+    finally:
+        store.flush(search.archive)
+    if last is None:
+        raise InputError("the engine asked for no genome: the portfolio's sampling found none")
+    ids = search.archive.front()
+    store.write_front(problem, search.archive, ids, last.population)
+    used = provenance() | {
+        "wall_s": last.wall_s,
+        "cpu_s": last.cpu_s,
+        "session_wall_s": time.perf_counter() - wall,
+        "session_cpu_s": time.process_time() - cpu,
+    }
+    store.complete(
+        {
+            "digest": store.digest(search.archive, ids),
+            "provenance": json.dumps(used),
+            "stopped": search.stopped or "",
+            "generations": last.number + 1,
+            "evaluations": last.evaluations,
+            "distinct_genomes": last.distinct,
+        }
+    )
+    progress(StudyEvent("complete", run.id, last.number + 1, most, last.evaluations, reporter.best))
+
+
+def _open(
+    study: Study,
+    run: PlannedRun,
+    folder: OutputFolder,
+    problem: SearchProblem,
+    algorithm: str,
+    budget: Any,
+) -> RunStore:
+    """Open a run's store, creating it if this is the run's first session."""
+    content = problem.digest()
+    if RunStore.exists(folder, run.id):
+        store = RunStore(folder, run.id)
+        before = str(store.group.attrs.get("problem_digest", ""))
+        if before != content:
+            raise InputError(
+                "the problem has changed since this run began (its cards, workload or program "
+                "differ); start the study anew in another folder",
+                source=f"run {run.id}",
+            )
+        store.reopen()
+        return store
+    attributes: Mapping[str, Any] = {
+        **identity(study, run),
+        "algorithm": algorithm,
+        "objectives": [m.name for m in problem.objective_cards],
+        "metrics": [m.name for m in problem.card.metrics],
+        "constraints": [m.name for m in problem.card.constraints],
+        "problem_digest": content,
+        "operators": json.dumps(portfolio_of(study, run, problem).record()),
+        "ideal_point": json.dumps(problem.ideal_point()),
+        "certificate": json.dumps(problem.certificate()),
+    }
+    return RunStore.create(folder, run.id, problem, budget, attributes)
+
+
+class _Reporter:
+    """Tells progress now and then, with the best value of each objective so far."""
+
+    def __init__(self, run_id: str, most: int, problem: SearchProblem, progress: Progress) -> None:
+        self.best: dict[str, float] = {}
+        self._run_id = run_id
+        self._most = most
+        self._progress = progress
+        self._objectives = [(m.name, m.sense == "min") for m in problem.objective_cards]
+        self._seen = 0
+        self._told_at = 0.0
+
+    def tell(self, generation: Generation, archive: Archive) -> None:
+        """Take one generation in and report it, if the last report is a while ago."""
+        metrics = archive.metrics
+        for name, smaller in self._objectives:
+            self._improve(name, metrics[name][self._seen :], smaller)
+        self._seen = len(archive)
+        count, now = generation.number + 1, time.monotonic()
+        if generation.replayed or (now - self._told_at < REPORT_S and count < self._most):
+            return
+        self._told_at = now
+        self._progress(
+            StudyEvent(
+                "generation",
+                self._run_id,
+                count,
+                self._most,
+                generation.evaluations,
+                dict(self.best),
+            )
+        )
+
+    def _improve(self, name: str, values: FloatArray, smaller: bool) -> None:
+        if not len(values):
+            return
+        best = float(np.min(values) if smaller else np.max(values))
+        known = self.best.get(name)
+        if known is None or (best < known if smaller else best > known):
+            self.best[name] = best

@@ -1,0 +1,98 @@
+"""Files of an output folder: where they stand, atomic writing, locks."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mohsearch.core.errors import InputError
+
+
+class OutputFolder:
+    """Paths inside one study's output folder.
+
+    ``results.zarr`` holds the results, ``study.json`` the study they belong to; ``.staging`` and
+    ``.locks`` are scratch.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).expanduser().resolve()
+        self.results = self.root / "results.zarr"
+        self.card = self.root / "study.json"
+        self.staging = self.root / ".staging"
+        self.locks = self.root / ".locks"
+
+    def run(self, run_id: str) -> Path:
+        """Return the group of one run."""
+        return self.results / run_id
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file so that a reader sees the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read or is no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=path) from error
+    except ValueError as error:
+        raise InputError(f"not valid JSON: {error}", source=path) from error
+
+
+@contextmanager
+def locked(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold a lock file for the duration of the block.
+
+    The lock belongs to the process and is gone when it ends, however it ends.
+
+    Parameters
+    ----------
+    path
+        The lock file; it stays behind, empty of meaning.
+    what
+        What is locked, for the message.
+    wait_s
+        How long to wait for another holder.
+
+    Raises
+    ------
+    InputError
+        If another process holds the lock; the message has its process id.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + wait_s
+    with path.open("a+", encoding="utf-8") as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    handle.seek(0)
+                    owner = handle.read().strip() or "unknown"
+                    message = f"process {owner} is writing to {what}; wait for it or end it"
+                    raise InputError(message, source=path.parent) from error
+                time.sleep(0.05)
+        handle.seek(0)
+        handle.truncate()
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
+        yield

@@ -1,0 +1,98 @@
+"""The one place that turns a study's names into objects: problems, portfolios, engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mohsearch.core.errors import InputError
+from mohsearch.engines import ENGINES
+from mohsearch.engines.archive import Archive
+from mohsearch.engines.convergence import Convergence
+from mohsearch.engines.driver import Budget, Search
+from mohsearch.engines.engine import Engine, make_engine
+from mohsearch.operators.portfolio import load_portfolio
+from mohsearch.problems import PROBLEMS
+from mohsearch.problems.base import SearchProblem
+from mohsearch.study.plan import PlannedRun, ProblemKey, Study
+from mohsearch.study.spec import StudySpec
+
+
+def build_problem(
+    study: Study,
+    key: ProblemKey,
+    cache_dir: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> SearchProblem:
+    """Build a problem on a workload.
+
+    Raises
+    ------
+    InputError
+        If its options or workload are wrong; the message has the field path in the study.
+    """
+    entry = key.entry
+    position = study.spec.problems.index(entry)
+    source = str(study.source)
+    builder = PROBLEMS.load(entry.name, source=source, field=f"problems[{position}].name")
+    try:
+        problem: SearchProblem = builder(
+            options=entry.options,
+            workload=key.workload,
+            objectives=entry.objectives,
+            catalog=study.catalog,
+            cache_dir=cache_dir,
+            progress=progress,
+        )
+    except InputError as error:
+        if error.source is not None:
+            raise
+        field = f"problems[{position}]"
+        field += f".{error.field}" if error.field else ""
+        raise InputError(error.message, source=source, field=field) from error
+    return problem
+
+
+def budget_of(spec: StudySpec) -> Budget:
+    """Return the budget of each run."""
+    entry = spec.budget
+    convergence = None
+    if entry.convergence is not None:
+        convergence = Convergence(entry.convergence.window, entry.convergence.tolerance)
+    return Budget(entry.population, entry.generations, convergence)
+
+
+def portfolio_of(study: Study, run: PlannedRun, problem: Any = None) -> Any:
+    """Return the portfolio of a run; with a problem, without operators that are to be skipped."""
+    entry = run.portfolio
+    portfolio = load_portfolio(
+        run.problem.name,
+        entry.name,
+        study.catalog,
+        without=entry.without,
+        only=entry.only,
+        source=str(study.source),
+        field=f"portfolios[{study.spec.portfolios.index(entry)}]",
+    )
+    if problem is not None and entry.skip_inapplicable:
+        portfolio = portfolio.applicable(problem)
+    return portfolio
+
+
+def build_search(study: Study, run: PlannedRun, problem: SearchProblem) -> Search:
+    """Build the search that carries a run out, before its first generation."""
+    engine_class: type[Engine] = ENGINES.load(run.engine.engine)
+    archive = Archive(problem)
+    budget = budget_of(study.spec)
+    engine = make_engine(
+        engine_class,
+        problem,
+        portfolio_of(study, run, problem).build(problem),
+        algorithm=run.engine.algorithm,
+        options=run.engine.options,
+        population=budget.population,
+        seed=run.seed,
+        seen=archive.index,
+    )
+    return Search(problem, engine, archive, budget)

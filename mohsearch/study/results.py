@@ -1,0 +1,136 @@
+"""Reading what a study has left: its state, the tree, the designs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mohsearch.core.errors import InputError, UnknownNameError
+from mohsearch.study.files import OutputFolder
+from mohsearch.study.plan import plan_study
+from mohsearch.study.run import stored_study
+from mohsearch.study.store import run_attributes
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """State of one run.
+
+    Attributes
+    ----------
+    status
+        ``pending``, ``running`` (begun, perhaps interrupted), ``complete`` or ``failed``.
+    generation, generations
+        Complete generations and the most there can be.
+    evaluations
+        Evaluations in the complete generations.
+    message
+        Why it failed, or why it stopped (``budget``, ``converged``, ``exhausted``).
+    """
+
+    run_id: str
+    status: str
+    generation: int
+    generations: int
+    evaluations: int
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class StudyStatus:
+    """State of a study's output folder."""
+
+    study: str
+    title: str
+    output: Path
+    runs: tuple[RunStatus, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run is complete."""
+        return all(run.status == "complete" for run in self.runs)
+
+
+def status(output: str | Path) -> StudyStatus:
+    """Return the state of every run of the study in an output folder.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no study.
+    """
+    folder = OutputFolder(output)
+    study = stored_study(folder)
+    runs = tuple(
+        _run_status(folder, run.id, study.spec.budget.generations) for run in plan_study(study).runs
+    )
+    return StudyStatus(study.spec.name, study.spec.title, folder.root, runs)
+
+
+def _run_status(folder: OutputFolder, run_id: str, most: int) -> RunStatus:
+    import zarr
+
+    path = folder.run(run_id)
+    attributes = run_attributes(path)
+    if not attributes:
+        return RunStatus(run_id, "pending", 0, most, 0)
+    generation = evaluations = 0
+    if (path / "history" / "done" / "zarr.json").is_file():
+        history: Any = zarr.open_group(path / "history", mode="r", zarr_format=3)
+        done = np.asarray(history["done"][:])
+        generation = len(done) if done.all() else int(done.argmin())
+        if generation:
+            evaluations = int(history["evaluations"][generation - 1])
+    state = str(attributes.get("status", "running"))
+    message = str(attributes.get("failure") or attributes.get("stopped") or "")
+    return RunStatus(run_id, state, generation, most, evaluations, message)
+
+
+def open_results(output: str | Path) -> xr.DataTree:
+    """Open the results in an output folder as one lazy tree of labelled arrays.
+
+    The same as ``xarray.open_datatree(output / "results.zarr", engine="zarr",
+    consolidated=False)``.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no results.
+    """
+    import xarray as xr
+
+    folder = OutputFolder(output)
+    if not (folder.results / "zarr.json").is_file():
+        raise InputError("holds no results", source=folder.root)
+    try:
+        return xr.open_datatree(folder.results, engine="zarr", consolidated=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"not readable as results: {error}", source=folder.results) from error
+
+
+def read_designs(output: str | Path, run_id: str) -> list[dict[str, Any]]:
+    """Return the decoded designs of a run's front, in the order of the front.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such run.
+    InputError
+        If the run has no front yet.
+    """
+    tree = open_results(output)
+    if run_id not in tree.children:
+        raise UnknownNameError("run", run_id, tree.children, source=str(output))
+    node = tree[run_id]
+    if "front" not in node.children:
+        state = node.attrs.get("status", "unknown")
+        raise InputError(f"run {run_id} has no front (status: {state})", source=str(output))
+    texts = node["front"].to_dataset()["design"].to_numpy()
+    return [json.loads(str(text)) for text in texts]

@@ -1,0 +1,252 @@
+"""Running and resuming studies."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mohsearch
+from mohsearch.core.cards import validate
+from mohsearch.core.catalog import Catalog
+from mohsearch.core.errors import InputError
+from mohsearch.problems.base import SearchProblem
+from mohsearch.study.carry_out import RunOutcome, describe_failure, note_failure
+from mohsearch.study.events import Progress, StudyEvent, silent
+from mohsearch.study.executor import key_digest, run_here, run_in_processes
+from mohsearch.study.files import OutputFolder, locked, read_json, write_json
+from mohsearch.study.objects import build_problem, portfolio_of
+from mohsearch.study.plan import Plan, PlannedRun, Study, plan_study
+from mohsearch.study.spec import StudySpec
+from mohsearch.study.store import create_tree, run_attributes
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """How a study ended.
+
+    Attributes
+    ----------
+    output
+        Its folder.
+    runs
+        One outcome per run, in the order of the plan.
+    """
+
+    output: Path
+    runs: tuple[RunOutcome, ...]
+
+    @property
+    def already_complete(self) -> bool:
+        """Whether there was nothing left to do."""
+        return all(run.status == "skipped" for run in self.runs)
+
+    @property
+    def failed(self) -> tuple[RunOutcome, ...]:
+        """The runs that failed."""
+        return tuple(run for run in self.runs if run.status == "failed")
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 if every run is complete, else 1."""
+        return 1 if self.failed else 0
+
+
+def run_study(
+    study: Study,
+    output: str | Path,
+    *,
+    workers: int | None = None,
+    cache_dir: Path | None = None,
+    progress: Progress = silent,
+) -> StudyOutcome:
+    """Carry out the runs of a study that its output folder does not hold yet.
+
+    Results do not depend on ``workers``. The folder may be new, or hold this very study: then what
+    is complete stays, what was interrupted continues, what failed is tried again.
+
+    Parameters
+    ----------
+    output
+        Folder of the results.
+    workers
+        Runs carried out at the same time (default: the study's, else one per core).
+    cache_dir
+        Where problems keep what is costly to compute (default: theirs).
+    progress
+        Called with each :class:`~mohsearch.study.events.StudyEvent`, in this process.
+
+    Raises
+    ------
+    InputError
+        If the study is wrong, the folder holds another study or anything else, or another process
+        is writing to it. Failures of single runs do not raise; they are in the outcome.
+    """
+    plan = plan_study(study)
+    folder = OutputFolder(output)
+    _check_folder(folder, plan)
+    with locked(folder.root / ".lock", "this folder"):
+        _check_folder(folder, plan)
+        _write_card(folder, plan)
+        return _run_plan(plan, folder, workers, cache_dir, progress)
+
+
+def resume_study(
+    output: str | Path,
+    *,
+    workers: int | None = None,
+    cache_dir: Path | None = None,
+    progress: Progress = silent,
+) -> StudyOutcome:
+    """Continue the study that an output folder holds (see :func:`run_study`).
+
+    Raises
+    ------
+    InputError
+        If the folder holds no study.
+    """
+    study = stored_study(OutputFolder(output))
+    return run_study(study, output, workers=workers, cache_dir=cache_dir, progress=progress)
+
+
+def stored_study(folder: OutputFolder) -> Study:
+    """Return the study that an output folder holds.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    if not folder.card.is_file():
+        problem = "holds no study" if folder.root.is_dir() else "no such folder"
+        raise InputError(problem, source=folder.root)
+    card = read_json(folder.card)
+    try:
+        spec, source, roots = card["spec"], Path(card["source"]), card["roots"]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"not a study of this program: {error}", source=folder.card) from error
+    return Study(
+        validate(StudySpec, spec, source=folder.card), source, Catalog([Path(r) for r in roots])
+    )
+
+
+def _check_folder(folder: OutputFolder, plan: Plan) -> None:
+    """Refuse a folder that holds something else."""
+    if folder.root.exists() and not folder.root.is_dir():
+        raise InputError("is a file, not a folder", source=folder.root)
+    if folder.card.is_file():
+        card = read_json(folder.card)
+        if card.get("format") != FORMAT or card.get("digest") != plan.digest:
+            raise InputError(
+                f"holds results of a different study ({card.get('name', 'unknown')}); "
+                "choose another folder",
+                source=folder.root,
+            )
+    elif folder.root.is_dir():
+        others = [p.name for p in folder.root.iterdir() if p.name != ".lock"]
+        if others:
+            raise InputError(
+                f"is not empty and holds no study (it has {sorted(others)[0]}); "
+                "choose another folder",
+                source=folder.root,
+            )
+
+
+def _write_card(folder: OutputFolder, plan: Plan) -> None:
+    if folder.card.is_file() and (folder.results / "zarr.json").is_file():
+        return
+    study = plan.study
+    spec = study.spec.model_dump(mode="json")
+    create_tree(
+        folder,
+        {
+            "study": study.spec.name,
+            "title": study.spec.title,
+            "spec": json.dumps(spec),
+            "mohsearch_version": mohsearch.__version__,
+        },
+    )
+    card: dict[str, Any] = {
+        "format": FORMAT,
+        "name": study.spec.name,
+        "digest": plan.digest,
+        "source": str(study.source),
+        "roots": [str(root) for root in study.catalog.roots],
+        "mohsearch_version": mohsearch.__version__,
+        "spec": spec,
+    }
+    write_json(folder.card, card)
+
+
+def _run_plan(
+    plan: Plan,
+    folder: OutputFolder,
+    workers: int | None,
+    cache_dir: Path | None,
+    progress: Progress,
+) -> StudyOutcome:
+    study = plan.study
+    outcomes: dict[str, RunOutcome] = {}
+    for run in plan.runs:
+        if run_attributes(folder.run(run.id)).get("status") == "complete":
+            progress(StudyEvent("skipped", run.id))
+            outcomes[run.id] = RunOutcome(run.id, "skipped")
+    open_runs = [run for run in plan.runs if run.id not in outcomes]
+    problems, broken = _build(study, open_runs, cache_dir, progress)
+    runnable: list[PlannedRun] = []
+    for run in open_runs:
+        reason = broken.get(key_digest(run.key))
+        if reason is None:
+            runnable.append(run)
+        else:
+            note_failure(study, run, folder, reason)
+            progress(StudyEvent("failed", run.id, message=reason))
+            outcomes[run.id] = RunOutcome(run.id, "failed", reason)
+    count = min(workers or study.spec.executor.workers or os.cpu_count() or 1, len(runnable))
+    if count > 1:
+        done = run_in_processes(study, runnable, folder, count, cache_dir, progress)
+    else:
+        done = run_here(study, runnable, folder, problems, progress)
+    outcomes.update((outcome.run_id, outcome) for outcome in done)
+    return StudyOutcome(folder.root, tuple(outcomes[run.id] for run in plan.runs))
+
+
+def _build(
+    study: Study, runs: Sequence[PlannedRun], cache_dir: Path | None, progress: Progress
+) -> tuple[dict[str, SearchProblem], dict[str, str]]:
+    """Build each problem once, which also fills its cache for other processes.
+
+    Returns the problems, and the reasons of those that cannot be built, by key digest. Wrong input
+    ends the study before any run.
+    """
+    built: dict[str, SearchProblem] = {}
+    broken: dict[str, str] = {}
+    checked: set[tuple[str, str]] = set()
+    for run in runs:
+        digest = key_digest(run.key)
+        if digest not in built and digest not in broken:
+            tell = _teller(f"{run.problem.title}-{run.workload}", progress)
+            tell("building the problem")
+            try:
+                built[digest] = build_problem(study, run.key, cache_dir, tell)
+            except InputError:
+                raise
+            except Exception as error:
+                broken[digest] = describe_failure(error)
+        if digest in built and (digest, run.portfolio.title) not in checked:
+            problem = built[digest]
+            portfolio_of(study, run, problem).build(problem)
+            checked.add((digest, run.portfolio.title))
+    return built, broken
+
+
+def _teller(label: str, progress: Progress) -> Callable[[str], None]:
+    def tell(message: str) -> None:
+        progress(StudyEvent("building", label, message=message))
+
+    return tell

@@ -1,0 +1,211 @@
+"""The study file: which problems are searched, by what, how long and how often."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from mohsearch.core.cards import Card
+
+Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=60)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class ProblemEntry(Card):
+    """One problem to search, with its options."""
+
+    name: str = Field(description="Name of a problem; `mohsearch problem list` shows them.")
+    label: Label | None = Field(
+        default=None,
+        description="Name of this entry in run ids and tables; the problem's name by default.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Options of the problem; `mohsearch problem show NAME` lists them.",
+    )
+    objectives: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Metrics to optimise; the problem's own choice by default.",
+    )
+    portfolios: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Labels of the portfolios this problem runs with; all of them by default.",
+    )
+
+    @property
+    def title(self) -> str:
+        """The label, or the name where there is none."""
+        return self.label or self.name
+
+    @field_validator("objectives")
+    @classmethod
+    def _distinct(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value is not None and len(set(value)) != len(value):
+            raise ValueError("an objective stands twice")
+        return value
+
+
+class EngineEntry(Card):
+    """One search method."""
+
+    engine: str = Field(default="pymoo", description="Name of an engine.")
+    algorithm: str | None = Field(
+        default=None, description="Algorithm of the engine; the engine's first choice by default."
+    )
+    label: Label | None = Field(
+        default=None,
+        description="Name of this entry in run ids and tables; the algorithm's name by default.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of the engine, such as `immigrants` of pymoo."
+    )
+    portfolios: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Labels of the portfolios this method runs with; all of them by default.",
+    )
+
+    @property
+    def title(self) -> str:
+        """The label, or the algorithm's or engine's name where there is none."""
+        return self.label or self.algorithm or self.engine
+
+
+class PortfolioEntry(Card):
+    """One set of variation operators."""
+
+    name: str = Field(description="Name of a portfolio; `mohsearch operator list` shows them.")
+    label: Label | None = Field(
+        default=None,
+        description="Name of this entry in run ids and tables; the portfolio's name by default.",
+    )
+    without: tuple[str, ...] = Field(
+        default=(), description="Operators of the portfolio to switch off."
+    )
+    only: tuple[str, ...] = Field(
+        default=(), description="The only operators of the portfolio to keep; all by default."
+    )
+    skip_inapplicable: bool = Field(
+        default=False,
+        description=(
+            "Leave out operators that cannot act on a problem (such as template mutation with one "
+            "template) instead of refusing the study."
+        ),
+    )
+
+    @property
+    def title(self) -> str:
+        """The label, or the name where there is none."""
+        return self.label or self.name
+
+    @model_validator(mode="after")
+    def _one_way(self) -> PortfolioEntry:
+        if self.without and self.only:
+            raise ValueError("give either 'without' or 'only', not both")
+        return self
+
+
+class ConvergenceEntry(Card):
+    """Stop early when the non-dominated set is steady."""
+
+    window: int = Field(default=40, ge=2, description="Number of successive generations looked at.")
+    tolerance: float = Field(
+        default=0.02,
+        gt=0,
+        description=(
+            "Largest standard deviation, over the window, of the largest finite crowding distance."
+        ),
+    )
+
+
+class BudgetEntry(Card):
+    """How long each run lasts: population x generations evaluations."""
+
+    population: int = Field(ge=2, le=1_000_000, description="Individuals per generation.")
+    generations: int = Field(
+        ge=1, le=1_000_000, description="Generations, the initial one included."
+    )
+    convergence: ConvergenceEntry | None = Field(
+        default=None, description="Stop before the last generation once the front is steady."
+    )
+
+
+class ExecutorEntry(Card):
+    """Where runs are carried out; never changes a result."""
+
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Processes that carry out runs at the same time; one per core by default.",
+    )
+
+
+class StudySpec(Card):
+    """One study: the product of its problems, workloads, engines, portfolios and seeds."""
+
+    name: Label = Field(description="Name of the study, the same as its file's.")
+    title: str = Field(min_length=1, description="One line that says what the study is.")
+    description: str = Field(default="", description="What the study does, in a few sentences.")
+    reference: str = Field(
+        default="", description="Publication and figure or table that the study follows."
+    )
+    expectation: str = Field(
+        default="", description="What the reference claims, or what is expected to come out."
+    )
+    problems: tuple[ProblemEntry, ...] = Field(min_length=1, description="What is searched.")
+    workloads: tuple[str, ...] = Field(
+        min_length=1,
+        description="Names or paths of workloads; `mohsearch workload list` shows the names.",
+    )
+    engines: tuple[EngineEntry, ...] = Field(
+        default=(EngineEntry(),), min_length=1, description="Search methods."
+    )
+    portfolios: tuple[PortfolioEntry, ...] = Field(
+        min_length=1, description="Sets of variation operators."
+    )
+    seeds: int | tuple[Seed, ...] = Field(
+        default=1,
+        description="Seeds of the repetitions, or how many there are (then 1, 2, ...).",
+    )
+    budget: BudgetEntry = Field(description="Length of each run.")
+    executor: ExecutorEntry = Field(
+        default=ExecutorEntry(), description="How runs are spread over processes."
+    )
+
+    @field_validator("seeds")
+    @classmethod
+    def _some_seeds(cls, value: int | tuple[int, ...]) -> int | tuple[int, ...]:
+        if isinstance(value, int):
+            if not 1 <= value <= 10_000:
+                raise ValueError(f"a number of seeds must be between 1 and 10000, got {value}")
+        elif not value:
+            raise ValueError("at least one seed is needed")
+        elif len(set(value)) != len(value):
+            raise ValueError("a seed stands twice")
+        return value
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> StudySpec:
+        for field in ("problems", "engines", "portfolios"):
+            titles = [entry.title for entry in getattr(self, field)]
+            for title in titles:
+                if titles.count(title) > 1:
+                    raise ValueError(f"{field}: label {title!r} stands twice; give each its own")
+        if len(set(self.workloads)) != len(self.workloads):
+            raise ValueError("workloads: one stands twice")
+        return self
+
+    def seed_list(self) -> tuple[int, ...]:
+        """Return the seeds of the repetitions."""
+        if isinstance(self.seeds, int):
+            return tuple(range(1, self.seeds + 1))
+        return self.seeds
+
+    def decisive(self) -> dict[str, Any]:
+        """Return what the results depend on: everything but prose and the executor."""
+        left_out = {"title", "description", "reference", "expectation", "executor"}
+        return self.model_dump(mode="json", exclude=left_out)

@@ -1,0 +1,338 @@
+"""The writer of one run's results: a Zarr group that grows generation by generation.
+
+All arrays are allocated for the whole budget at the start. The archive holds every distinct genome
+once, in the order of evaluation; the history holds the population after each generation with
+indices into the archive. ``done[g]`` is set after everything of generation ``g`` is on disk, so a
+process may be killed at any moment: what is not marked done does not count. Zarr replaces each
+chunk and each metadata file in one step.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from mohsearch.core.digest import content_digest
+from mohsearch.core.errors import InputError
+from mohsearch.engines.archive import Archive
+from mohsearch.engines.driver import Budget, Generation, Recorded
+from mohsearch.study.files import OutputFolder
+
+FLUSH_S = 1.0
+"""A completed generation is on disk at most this long after it, or with the next one."""
+
+CHUNK_BYTES = 2**20
+HISTORY_CHUNK = 64
+DESIGN_CHUNK = 64
+
+LEDGER = {
+    "evaluations": ("int64", "1", "genomes asked for since the start"),
+    "distinct": ("int64", "1", "distinct genomes evaluated since the start: rows of the archive"),
+    "largest_crowding": (
+        "float64",
+        "1",
+        "largest finite crowding distance of the population's non-dominated set",
+    ),
+    "wall_s": ("float64", "s", "wall time since the start, all sessions"),
+    "cpu_s": ("float64", "s", "processor time since the start, all sessions"),
+}
+
+
+def metric_attributes(problem: Any) -> dict[str, dict[str, str]]:
+    """Return ``units``, ``sense`` and ``long_name`` of every metric and constraint."""
+    return {
+        m.name: {"units": m.unit, "sense": m.sense, "long_name": m.description}
+        for m in (*problem.card.metrics, *problem.card.constraints)
+    }
+
+
+class RunStore:
+    """The group of one run, open for writing.
+
+    Use :meth:`create` or :meth:`open`; one writer at a time.
+    """
+
+    def __init__(self, folder: OutputFolder, run_id: str) -> None:
+        self.folder = folder
+        self.run_id = run_id
+        self.group: Any = zarr.open_group(folder.run(run_id), mode="r+", zarr_format=3)
+        self._history = self.group["history"]
+        self._archive = self.group["archive"]
+        names = [n for n in self._archive.array_keys() if n != "genome"]
+        self.metric_names = tuple(sorted(names))
+        self._pending: list[Generation] = []
+        self._written = 0
+        self._distinct = 0
+        self._flushed_at = time.monotonic()
+
+    @staticmethod
+    def exists(folder: OutputFolder, run_id: str) -> bool:
+        """Tell whether the run was created, with all its arrays."""
+        return (folder.run(run_id) / "archive" / "zarr.json").is_file()
+
+    @classmethod
+    def create(
+        cls,
+        folder: OutputFolder,
+        run_id: str,
+        problem: Any,
+        budget: Budget,
+        attributes: Mapping[str, Any],
+    ) -> RunStore:
+        """Allocate a run's arrays; the run appears in the tree all at once."""
+        with _staged(folder, run_id, folder.run(run_id)) as path:
+            group = zarr.open_group(
+                path, mode="w", zarr_format=3, attributes={**attributes, "status": "running"}
+            )
+            metrics = metric_attributes(problem)
+            _allocate_history(group.create_group("history"), budget, metrics)
+            _allocate_archive(group.create_group("archive"), budget, problem, metrics)
+        return cls(folder, run_id)
+
+    def recorded(self) -> Recorded | None:
+        """Return the complete generations of earlier sessions and continue behind them."""
+        done = np.asarray(self._history["done"][:])
+        count = len(done) if done.all() else int(done.argmin())
+        if not count:
+            return None
+        ledger = {name: np.asarray(self._history[name][:count]) for name in LEDGER}
+        self._written, self._distinct = count, int(ledger["distinct"][-1])
+        stop = self._distinct
+        return Recorded(
+            genomes=np.asarray(self._archive["genome"][:stop]),
+            metrics={name: np.asarray(self._archive[name][:stop]) for name in self.metric_names},
+            evaluations=ledger["evaluations"],
+            distinct=ledger["distinct"],
+            wall_s=float(ledger["wall_s"][-1]),
+            cpu_s=float(ledger["cpu_s"][-1]),
+        )
+
+    def add(self, generation: Generation, archive: Archive) -> None:
+        """Take one more generation; write what is pending if the last write is a while ago."""
+        self._pending.append(generation)
+        if time.monotonic() - self._flushed_at >= FLUSH_S:
+            self.flush(archive)
+
+    def flush(self, archive: Archive) -> None:
+        """Write all pending generations: archive, history, ledger, and the done flags last."""
+        if not self._pending:
+            return
+        start, stop = self._written, self._written + len(self._pending)
+        first, last = self._distinct, self._pending[-1].distinct
+        if last > first:
+            self._archive["genome"][first:last] = archive.genomes[first:last]
+            for name in self.metric_names:
+                self._archive[name][first:last] = archive.metrics[name][first:last]
+        self._write_history(start, stop, archive)
+        self._history["done"][start:stop] = True
+        self._written, self._distinct = stop, last
+        self._pending.clear()
+        self._flushed_at = time.monotonic()
+
+    def _write_history(self, start: int, stop: int, archive: Archive) -> None:
+        width = self._history["archive_index"].shape[1]
+        ids = np.full((stop - start, width), -1, dtype=np.int64)
+        for row, generation in enumerate(self._pending):
+            members = generation.population[:width]
+            ids[row, : len(members)] = members
+        self._history["archive_index"][start:stop] = ids
+        for name in self.metric_names:
+            values = np.where(ids >= 0, archive.metrics[name][ids], np.nan)
+            self._history[name][start:stop] = values
+        for name in LEDGER:
+            column = [getattr(generation, name) for generation in self._pending]
+            self._history[name][start:stop] = np.array(column)
+
+    def write_front(
+        self, problem: Any, archive: Archive, ids: NDArray[np.int64], final: NDArray[np.int64]
+    ) -> None:
+        """Write the front with its decoded designs; it appears in the tree all at once.
+
+        Parameters
+        ----------
+        ids
+            Archive numbers of the front's genomes.
+        final
+            Archive numbers of the final population.
+        """
+        designs = [
+            json.dumps(problem.decode(archive.genomes[i]), separators=(",", ":"), allow_nan=False)
+            for i in ids
+        ]
+        target = self.folder.run(self.run_id) / "front"
+        members = np.isin(ids, final)
+        with _staged(self.folder, f"{self.run_id}-front", target) as path:
+            group = zarr.open_group(path, mode="w", zarr_format=3)
+            group.attrs["in_final_population"] = int(members.sum())
+            group.attrs["note"] = "non-dominated among all evaluated genomes"
+            for name, attributes in metric_attributes(problem).items():
+                _put(group, name, archive.metrics[name][ids], ("solution",), attributes)
+            _put(
+                group,
+                "genome",
+                archive.genomes[ids].reshape(len(ids), problem.n_var),
+                ("solution", "gene"),
+                {"long_name": "decision variables"},
+            )
+            _put(group, "genome_id", ids, ("solution",), {"long_name": "row of the archive"})
+            _put(
+                group,
+                "final",
+                members,
+                ("solution",),
+                {"long_name": "1 where the genome is in the final population"},
+            )
+            _put_designs(group, designs)
+
+    def digest(self, archive: Archive, ids: NDArray[np.int64]) -> str:
+        """Return the content hash of what was found: archive, history, ledger and front."""
+        history = {
+            name: np.asarray(self._history[name][:])
+            for name in (*self.metric_names, "archive_index", "evaluations", "distinct")
+        }
+        return content_digest(archive.genomes, archive.metrics, history, ids)
+
+    def complete(self, attributes: Mapping[str, Any]) -> None:
+        """Mark the run as complete; nothing is written after this."""
+        self.group.attrs.update({**attributes, "status": "complete", "failure": ""})
+
+    def reopen(self) -> None:
+        """Mark a run that failed before as running again."""
+        self.group.attrs.update({"status": "running", "failure": ""})
+
+
+def record_failure(
+    folder: OutputFolder, run_id: str, reason: str, attributes: Mapping[str, Any]
+) -> None:
+    """Mark a run as failed, with the reason, also one that has no arrays yet."""
+    group = zarr.open_group(folder.run(run_id), mode="a", zarr_format=3)
+    group.attrs.update({**attributes, "status": "failed", "failure": reason})
+
+
+def create_tree(folder: OutputFolder, attributes: Mapping[str, Any]) -> None:
+    """Create the root of the results tree if it is not there."""
+    if not (folder.results / "zarr.json").is_file():
+        zarr.open_group(folder.results, mode="a", zarr_format=3, attributes=dict(attributes))
+
+
+class _staged:
+    """Context that yields a scratch folder and moves it to its place when the block succeeds."""
+
+    def __init__(self, folder: OutputFolder, name: str, target: Path) -> None:
+        self.scratch = folder.staging / name
+        self.target = target
+
+    def __enter__(self) -> Path:
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.parent.mkdir(parents=True, exist_ok=True)
+        return self.scratch
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            shutil.rmtree(self.target, ignore_errors=True)
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            self.scratch.rename(self.target)
+        else:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _allocate(
+    group: Any,
+    name: str,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    dims: tuple[str, ...],
+    dtype: Any,
+    attributes: Mapping[str, Any],
+) -> Any:
+    dtype = np.dtype(dtype)
+    fill: Any = np.nan if dtype.kind == "f" else False if dtype.kind == "b" else -1
+    return group.create_array(
+        name,
+        shape=shape,
+        chunks=tuple(max(1, min(c, s)) for c, s in zip(chunks, shape, strict=True)),
+        dtype=dtype,
+        fill_value=fill,
+        dimension_names=dims,
+        attributes=dict(attributes),
+    )
+
+
+def _allocate_history(group: Any, budget: Budget, metrics: Mapping[str, Mapping[str, str]]) -> None:
+    shape = (budget.generations, budget.population)
+    chunks = (max(1, min(HISTORY_CHUNK, CHUNK_BYTES // (8 * budget.population))), shape[1])
+    dims = ("generation", "individual")
+    for name, attributes in metrics.items():
+        _allocate(group, name, shape, chunks, dims, "float64", attributes)
+    note = {"long_name": "row of the archive, -1 where the population is smaller"}
+    _allocate(group, "archive_index", shape, chunks, dims, "int64", note)
+    ledger = (shape[:1], (4096,), dims[:1])
+    for name, (dtype, unit, long_name) in LEDGER.items():
+        _allocate(group, name, *ledger, dtype, {"units": unit, "long_name": long_name})
+    _allocate(group, "done", *ledger, "bool", {"long_name": "generation is complete"})
+
+
+def _allocate_archive(
+    group: Any, budget: Budget, problem: Any, metrics: Mapping[str, Mapping[str, str]]
+) -> None:
+    rows = budget.evaluations
+    dtype = Archive(problem).dtype
+    per_chunk = max(64, CHUNK_BYTES // (problem.n_var * dtype.itemsize))
+    _allocate(
+        group,
+        "genome",
+        (rows, problem.n_var),
+        (per_chunk, problem.n_var),
+        ("genome_id", "gene"),
+        dtype,
+        {"long_name": "decision variables, in the order of evaluation"},
+    )
+    for name, attributes in metrics.items():
+        _allocate(group, name, (rows,), (16384,), ("genome_id",), "float64", attributes)
+
+
+def _put(
+    group: Any, name: str, values: NDArray[Any], dims: Sequence[str], attributes: Mapping[str, Any]
+) -> None:
+    array = _allocate(
+        group, name, values.shape, values.shape, tuple(dims), values.dtype, attributes
+    )
+    if values.size:
+        array[...] = values
+
+
+def _put_designs(group: Any, designs: Sequence[str]) -> None:
+    array = group.create_array(
+        "design",
+        shape=(len(designs),),
+        chunks=(max(1, min(DESIGN_CHUNK, len(designs))),),
+        dtype=np.dtypes.StringDType(),
+        dimension_names=("solution",),
+        attributes={"long_name": "decoded design as JSON"},
+    )
+    if designs:
+        array[:] = np.array(designs, dtype=np.dtypes.StringDType())
+
+
+def run_attributes(group_path: Path) -> dict[str, Any]:
+    """Return the attributes of a run's group; empty where it does not exist.
+
+    Raises
+    ------
+    InputError
+        If the group is damaged.
+    """
+    if not (group_path / "zarr.json").is_file():
+        return {}
+    try:
+        return dict(zarr.open_group(group_path, mode="r", zarr_format=3).attrs)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"not readable as results: {error}", source=group_path) from error
