@@ -11,9 +11,9 @@ from collections.abc import Mapping as Map
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 from mohsearch.evaluators.mapper.notation import Loop, Mapping
 from mohsearch.workloads.layer import LayerShape
@@ -93,6 +93,22 @@ class AccessCount:
     updates: int
 
 
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What one tensor sends through the fan-out below one instance of a level.
+
+    Attributes
+    ----------
+    words
+        Different words: operands sent inwards, or results sent outwards.
+    multicast
+        Instances that receive each operand word, or whose results are summed on the way (mean).
+    """
+
+    words: int
+    multicast: float
+
+
 @dataclass(frozen=True)
 class NestCounts:
     """Access counts of a mapping.
@@ -103,10 +119,13 @@ class NestCounts:
         What was counted.
     accesses
         By level index, then tensor name; only levels that keep the tensor.
+    transfers
+        By level index, then tensor name: traffic below each level, bypassed ones included.
     """
 
     mapping: Mapping
     accesses: tuple[Map[str, AccessCount], ...]
+    transfers: tuple[Map[str, Transfer], ...]
 
     @cached_property
     def instances(self) -> tuple[int, ...]:
@@ -182,11 +201,14 @@ def count_accesses(
     """
     nest = _Nest(mapping)
     per_tensor = [_count_tensor(nest, tensor, rules) for tensor in tensors]
-    accesses = tuple(
-        {t.name: counts[index] for t, counts in zip(tensors, per_tensor) if index in counts}
-        for index in range(len(mapping.levels))
-    )
-    return NestCounts(mapping, accesses)
+    depth = range(len(mapping.levels))
+    names = [tensor.name for tensor in tensors]
+
+    def by_level(part: int) -> tuple[dict[str, Any], ...]:
+        found = [(name, counts[part]) for name, counts in zip(names, per_tensor, strict=True)]
+        return tuple({name: at[level] for name, at in found if level in at} for level in depth)
+
+    return NestCounts(mapping, by_level(0), by_level(1))
 
 
 class _Nest:
@@ -208,8 +230,10 @@ class _Nest:
             self.tile[index] = _extended(self.below_temporal[index], level.temporal)
 
     def steps_outside(self, level: int) -> list[tuple[Loop, int]]:
-        """Return the loops over time outside ``level``, outermost first, each with the number of
-        indices of its dimension that one iteration advances; loops with bound 1 are left out.
+        """Return the loops over time outside ``level``, outermost first, each with its step.
+
+        The step is the number of indices of its dimension that one iteration advances; loops with
+        bound 1 are left out.
         """
         steps: list[tuple[Loop, int]] = []
         for index in range(level):
@@ -236,32 +260,36 @@ def _with_steps(loops: Sequence[Loop], inside: Map[str, int]) -> list[tuple[Loop
     return result[::-1]
 
 
-def _count_tensor(nest: _Nest, tensor: Tensor, rules: CountRules) -> dict[int, AccessCount]:
-    """Return the access counts of one tensor by the index of each level that keeps it."""
+def _count_tensor(
+    nest: _Nest, tensor: Tensor, rules: CountRules
+) -> tuple[dict[int, AccessCount], dict[int, Transfer]]:
+    """Return the accesses and transfers of one tensor by level index."""
     levels = nest.mapping.levels
     keepers = [i for i, level in enumerate(levels) if tensor.name in level.keeps]
     if not keepers:
         raise ValueError(f"no level keeps {tensor.name}")
-    result: dict[int, AccessCount] = {}
+    accesses: dict[int, AccessCount] = {}
+    transfers: dict[int, Transfer] = {}
     partition = tensor.footprint(nest.tile[0])
     fills = 0
-    for parent, child in zip(keepers, [*keepers[1:], len(levels)]):
-        if child == len(levels):
-            child_fills = nest.mapping.compute_cycles
-        else:
-            child_fills = _fills(nest, tensor, child, rules.halos)
-        served = child_fills * _distinct_positions(nest, tensor, parent, child)
+    for parent, child in pairwise([*keepers, len(levels)]):
+        innermost = child == len(levels)
+        received = nest.mapping.compute_cycles if innermost else _fills(nest, tensor, child, rules)
+        served = received
+        for level in reversed(range(parent, child)):
+            distinct = _distinct_positions(nest, tensor, level)
+            served *= distinct
+            transfers[level] = Transfer(served, levels[level].fanout / distinct)
         tile = tensor.footprint(nest.tile[parent])
         if tensor.written:
             charged = fills if rules.zero_fill else max(fills - partition, 0)
             count = AccessCount(tile, partition, served - partition, charged, served)
         else:
             count = AccessCount(tile, partition, served, fills, 0)
-        result[parent] = count
-        if child < len(levels):
-            partition = _share(nest, tensor, partition, parent, child)
-        fills = child_fills
-    return result
+        accesses[parent] = count
+        partition = _share(nest, tensor, partition, parent, child)
+        fills = received
+    return accesses, transfers
 
 
 def _share(nest: _Nest, tensor: Tensor, partition: int, parent: int, child: int) -> int:
@@ -272,7 +300,7 @@ def _share(nest: _Nest, tensor: Tensor, partition: int, parent: int, child: int)
     return partition
 
 
-def _fills(nest: _Nest, tensor: Tensor, level: int, halos: str) -> int:
+def _fills(nest: _Nest, tensor: Tensor, level: int, rules: CountRules) -> int:
     """Return the words that one instance of a level receives over the whole nest (rule 3)."""
     extents = tensor.extents(nest.tile[level])
     steps = nest.steps_outside(level)
@@ -283,28 +311,29 @@ def _fills(nest: _Nest, tensor: Tensor, level: int, halos: str) -> int:
         )
         for loop, step in steps
     ]
+    exact = rules.halos == "exact"
     tile = prod(extents)
     total = tile
     rewound = [0] * len(extents)
     repeated: list[int] | None = None
     advances = prod(loop.bound for loop, _ in steps)
-    for (loop, _), move in zip(reversed(steps), reversed(moves)):
+    for (loop, _), move in zip(reversed(steps), reversed(moves), strict=True):
         advances //= loop.bound
-        shift = [m - r for m, r in zip(move, rewound)]
+        shift = [m - r for m, r in zip(move, rewound, strict=True)]
         repeated = shift if repeated is None else repeated
-        if halos == "exact":
-            new = tile - prod(max(e - abs(s), 0) for s, e in zip(shift, extents))
+        if exact:
+            new = tile - prod(max(e - abs(s), 0) for s, e in zip(shift, extents, strict=True))
         else:
             new = _slid_words(shift, extents, tile) if shift == repeated else tile
         total += advances * (loop.bound - 1) * new
-        seen = loop.bound - 1 if halos == "exact" else 1
-        rewound = [r + m * seen for r, m in zip(rewound, move)]
+        seen = loop.bound - 1 if exact else 1
+        rewound = [r + m * seen for r, m in zip(rewound, move, strict=True)]
     return total
 
 
 def _slid_words(shift: Sequence[int], extents: Sequence[int], tile: int) -> int:
     """Return the words of a tile that are new after a step along at most one coordinate."""
-    moved = [(abs(step), extent) for step, extent in zip(shift, extents) if step != 0]
+    moved = [(abs(step), extent) for step, extent in zip(shift, extents, strict=True) if step != 0]
     if not moved:
         return 0
     if len(moved) != 1 or moved[0][0] >= moved[0][1]:
@@ -313,14 +342,10 @@ def _slid_words(shift: Sequence[int], extents: Sequence[int], tile: int) -> int:
     return tile // extent * step
 
 
-def _distinct_positions(nest: _Nest, tensor: Tensor, parent: int, child: int) -> int:
-    """Return how many different tiles the instances below one parent hold (rules 4 and 8)."""
-    count = 1
-    for index in range(parent, child):
-        loops = _with_steps(nest.mapping.levels[index].spatial, nest.below_spatial[index])
-        if loops:
-            count *= _distinct(tensor.coordinates, loops)
-    return count
+def _distinct_positions(nest: _Nest, tensor: Tensor, level: int) -> int:
+    """Return how many different tiles the instances below one instance hold (rules 4 and 8)."""
+    loops = _with_steps(nest.mapping.levels[level].spatial, nest.below_spatial[level])
+    return _distinct(tensor.coordinates, loops) if loops else 1
 
 
 def _distinct(coordinates: Sequence[Coordinate], loops: Sequence[tuple[Loop, int]]) -> int:
@@ -339,7 +364,7 @@ def _distinct(coordinates: Sequence[Coordinate], loops: Sequence[tuple[Loop, int
                 tuple(
                     sum(
                         coefficient * step * index
-                        for (loop, step), index in zip(inside, indices)
+                        for (loop, step), index in zip(inside, indices, strict=True)
                         for dim, coefficient in coordinate
                         if dim == loop.dim
                     )

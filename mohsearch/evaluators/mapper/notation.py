@@ -62,13 +62,14 @@ class Mapping:
 
     Examples
     --------
-    >>> mapping = parse_mapping("DRAM[IOW] Q11 | Glb[IOW] P5 // K64 | Local[IOW] S11 R11 // C3Y Q5X")
+    >>> text = "DRAM[IOW] Q11 | Glb[IOW] P5 // K64 | Local[IOW] S11 R11 // C3Y Q5X"
+    >>> mapping = parse_mapping(text)
     >>> mapping.bounds()
     {'Q': 55, 'P': 5, 'K': 64, 'S': 11, 'R': 11, 'C': 3}
     >>> mapping.compute_cycles, mapping.macs_used
     (6655, 960)
-    >>> format_mapping(mapping)
-    'DRAM[IOW] Q11 | Glb[IOW] P5 // K64 | Local[IOW] S11 R11 // C3Y Q5X'
+    >>> format_mapping(mapping) == text
+    True
     """
 
     levels: tuple[MappingLevel, ...]
