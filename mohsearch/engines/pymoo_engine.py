@@ -81,7 +81,7 @@ class PymooEngine(Engine):
         immigrants = getattr(self.portfolio, "immigrants", None)
         if immigrants is not None and not self.algorithms[self.algorithm].immigrants:
             raise InputError(
-                f"pymoo algorithm {self.algorithm!r} takes no immigrants, but the portfolio has some"
+                f"pymoo algorithm {self.algorithm!r} takes no immigrants; the portfolio has some"
             )
         self._immigrants: Any = immigrants
         self._rng = generator(self.seed, "pymoo", "immigrants")

@@ -16,7 +16,8 @@ class StudyEvent:
     Attributes
     ----------
     kind
-        ``building``: a problem is being built, ``message`` says what happens; ``started``: a run
+        ``building``: a problem is being built, ``message`` says what happens, ``generation`` of
+        ``generations`` parts are done; ``started``: a run
         begins, or ``resumed`` after ``generation`` generations that an earlier session completed;
         ``generation``: one more is complete; ``complete``: the run's front is written; ``failed``:
         the run ended with ``message``; ``skipped``: the run was complete before.

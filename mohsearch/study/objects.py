@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ def build_problem(
     study: Study,
     key: ProblemKey,
     cache_dir: Path | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> SearchProblem:
-    """Build a problem on a workload.
+    """Build a problem on a workload; a workload's path is relative to the study's folder.
+
+    ``progress`` is called with the parts done, the parts in all and what is being done.
 
     Raises
     ------
@@ -38,8 +41,8 @@ def build_problem(
     builder = PROBLEMS.load(entry.name, source=source, field=f"problems[{position}].name")
     try:
         problem: SearchProblem = builder(
-            options=entry.options,
-            workload=key.workload,
+            entry.options,
+            _located(study, key.workload),
             objectives=entry.objectives,
             catalog=study.catalog,
             cache_dir=cache_dir,
@@ -52,6 +55,12 @@ def build_problem(
         field += f".{error.field}" if error.field else ""
         raise InputError(error.message, source=source, field=field) from error
     return problem
+
+
+def _located(study: Study, workload: str) -> str:
+    """Return a workload's name as it is, a relative path from the study's folder."""
+    is_path = os.sep in workload or bool(Path(workload).suffix)
+    return str(study.base / Path(workload).expanduser()) if is_path else workload
 
 
 def budget_of(spec: StudySpec) -> Budget:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mohsearch.core.cards import read_card, validate
+from mohsearch.core.cards import Card, read_card, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.digest import content_digest
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.engines import ENGINES
 from mohsearch.engines.engine import Engine, check_capabilities
 from mohsearch.operators.portfolio import load_portfolio
-from mohsearch.problems import PROBLEMS
+from mohsearch.problems import PROBLEM_OPTIONS, PROBLEMS
 from mohsearch.problems.base import ProblemCard
 from mohsearch.study.spec import EngineEntry, PortfolioEntry, ProblemEntry, StudySpec
 
@@ -219,6 +219,9 @@ def _check_problem(study: Study, i: int) -> tuple[int, int] | None:
         raise UnknownNameError(
             "problem", entry.name, PROBLEMS.names(), source=source, field=f"problems[{i}].name"
         )
+    if entry.name in PROBLEM_OPTIONS.names():
+        field = f"problems[{i}].options"
+        prefixed(PROBLEM_OPTIONS.load(entry.name), entry.options, source, field)
     if entry.name not in study.catalog.names("problems"):
         return None
     card = read_card(ProblemCard, study.catalog.find("problems", entry.name, kind="problem"))
@@ -277,13 +280,13 @@ def _check_engine(study: Study, i: int, objectives: list[tuple[int, int] | None]
                 source=source,
                 field=f"{field}.algorithm",
             )
-    options(engine, entry, source, f"{field}.options")
+    prefixed(engine.options_card, entry.options, source, f"{field}.options")
 
 
-def options(engine: type[Engine], entry: EngineEntry, source: str, field: str) -> Any:
-    """Validate an engine entry's options against the engine's card."""
+def prefixed(card: type[Card], options: Mapping[str, Any], source: str, field: str) -> Card:
+    """Validate options against their card; errors carry the field path in the study."""
     try:
-        return validate(engine.options_card, entry.options, source=source)
+        return validate(card, dict(options), source=source)
     except InputError as error:
         inner = f"{field}.{error.field}" if error.field else field
         raise InputError(error.message, source=source, field=inner) from error

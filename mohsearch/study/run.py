@@ -231,7 +231,7 @@ def _build(
         digest = key_digest(run.key)
         if digest not in built and digest not in broken:
             tell = _teller(f"{run.problem.title}-{run.workload}", progress)
-            tell("building the problem")
+            tell(0, 0, "building the problem")
             try:
                 built[digest] = build_problem(study, run.key, cache_dir, tell)
             except InputError:
@@ -245,8 +245,8 @@ def _build(
     return built, broken
 
 
-def _teller(label: str, progress: Progress) -> Callable[[str], None]:
-    def tell(message: str) -> None:
-        progress(StudyEvent("building", label, message=message))
+def _teller(label: str, progress: Progress) -> Callable[[int, int, str], None]:
+    def tell(done: int, total: int, message: str) -> None:
+        progress(StudyEvent("building", label, done, total, message=message))
 
     return tell

@@ -64,9 +64,10 @@ class RunStore:
         self.folder = folder
         self.run_id = run_id
         self.group: Any = zarr.open_group(folder.run(run_id), mode="r+", zarr_format=3)
-        self._history = self.group["history"]
-        self._archive = self.group["archive"]
-        names = [n for n in self._archive.array_keys() if n != "genome"]
+        history: Any = self.group["history"]
+        archive: Any = self.group["archive"]
+        self._history, self._archive = history, archive
+        names = [n for n in archive.array_keys() if n != "genome"]
         self.metric_names = tuple(sorted(names))
         self._pending: list[Generation] = []
         self._written = 0
