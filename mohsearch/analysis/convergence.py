@@ -59,16 +59,18 @@ class Band:
 
 
 def _archive(history: History, objectives: Sequence[str]) -> list[NDArray[np.float64]]:
-    """Return the non-dominated losses of everything seen up to each generation."""
+    """Return the non-dominated losses of everything evaluated up to each generation."""
     metrics = [history.front.metric(name) for name in objectives]
-    losses = np.stack([history.values[m.name] * m.sign for m in metrics], axis=-1)
+    losses = np.column_stack([history.values[m.name] * m.sign for m in metrics])
+    usable = np.all(np.isfinite(losses), axis=1)
     best = np.zeros((0, len(metrics)))
-    steps = []
-    for generation in losses:
-        usable = np.all(np.isfinite(generation), axis=1)
-        seen = np.concatenate([best, np.unique(generation[usable], axis=0)])
-        best = np.unique(seen[nondominated(seen)], axis=0)
+    steps, start = [], 0
+    for stop in history.distinct:
+        new = losses[start:stop][usable[start:stop]]
+        seen = np.unique(np.concatenate([best, new]), axis=0)
+        best = seen[nondominated(seen)]
         steps.append(best)
+        start = int(stop)
     return steps
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from mohsearch.analysis.fronts import Front
+import numpy as np
+
+from mohsearch.analysis.fronts import Front, merge
 from mohsearch.core.errors import UnknownNameError
 
 FIELDS = ("problem", "engine", "portfolio", "workload")
@@ -22,6 +25,8 @@ def field_value(attrs: Mapping[str, Any], name: str) -> str:
     """
     if name == "problem":
         return str(attrs.get("problem_label") or attrs.get("problem", ""))
+    if name == "engine" and attrs.get("engine_label"):
+        return str(attrs["engine_label"])
     if name == "engine":
         engine, algorithm = str(attrs.get("engine", "")), str(attrs.get("algorithm") or "")
         return engine if algorithm in {"", engine, "None"} else f"{engine} {algorithm}"
@@ -66,3 +71,35 @@ def labels(fronts: Sequence[Front]) -> list[str]:
     if len(set(names)) < len(names) or (len(fronts) == 1 and not names[0]):
         return [front.run for front in fronts]
     return names
+
+
+def pool_seeds(fronts: Sequence[Front]) -> tuple[list[Front], list[str]]:
+    """Return one front per contender and the contenders' labels: seeds are pooled.
+
+    A pooled front holds the solutions that no solution of a repetition dominates; its run is named
+    after the contender, with the number of runs. Its solutions carry no design.
+    """
+    fields = varying_fields(fronts)
+    groups: dict[str, list[Front]] = {}
+    for front in fronts:
+        groups.setdefault(label(front.attrs, fields), []).append(front)
+    pooled, names = [], []
+    for name, group in groups.items():
+        if len(group) == 1:
+            pooled.append(group[0])
+            names.append(name or group[0].run)
+            continue
+        parts = merge(group)
+        pooled.append(
+            replace(
+                group[0],
+                run=name or "all runs",
+                values={
+                    m.name: np.concatenate([part.values[m.name] for part in parts])
+                    for m in group[0].metrics
+                },
+                designs=(),
+            )
+        )
+        names.append(f"{name} ({len(group)} seeds)" if name else f"{len(group)} seeds")
+    return pooled, names

@@ -22,7 +22,19 @@ _SPELLED = {
     "bytes": "B",
     "byte": "B",
 }
-_SUFFIXES = ("_s", "_j", "_pj", "_w", "_mm2", "_hz", "_bytes", "_bytes_per_s", "_per_s", "_js")
+UNIT_OF_SUFFIX = {
+    "_bytes_per_s": "bytes/s",
+    "_per_s": "1/s",
+    "_bytes": "bytes",
+    "_mm2": "mm2",
+    "_hz": "Hz",
+    "_js": "J s",
+    "_pj": "pJ",
+    "_s": "s",
+    "_j": "J",
+    "_w": "W",
+}
+"""Units by the suffix of a metric's name, longer suffixes first."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ def short_name(name: str) -> str:
     >>> short_name("peak_power_w")
     'peak power'
     """
-    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+    for suffix in UNIT_OF_SUFFIX:
         if name.endswith(suffix) and len(name) > len(suffix):
             name = name.removesuffix(suffix)
             break

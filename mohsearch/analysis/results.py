@@ -29,12 +29,16 @@ class History:
         The run's declarations and attributes; an empty front.
     evaluations
         int64, shape (generations,): evaluations spent after each completed generation.
+    distinct
+        int64, shape (generations,): how many of ``values`` were known after each generation.
     values
-        Metric values by name, natural signs, each of shape (generations, individuals).
+        Metric values of every distinct genome by name, natural signs, in the order of evaluation,
+        each of shape (genomes,).
     """
 
     front: Front
     evaluations: NDArray[np.int64]
+    distinct: NDArray[np.int64]
     values: Mapping[str, NDArray[np.float64]]
 
 
@@ -215,15 +219,18 @@ def read_histories(folder: Path, patterns: Sequence[str] = ()) -> tuple[History,
     for name in select_runs(run_names(tree), patterns):
         if "history" not in tree[name].children:
             continue
-        data = tree[name]["history"].to_dataset()
-        done = np.asarray(data["done"].values, dtype=bool)
+        ledger = tree[name]["history"].to_dataset()
+        done = np.asarray(ledger["done"].values, dtype=bool)
         count = len(done) if done.all() else int(done.argmin())
         if not count:
             continue
+        distinct = np.asarray(ledger["distinct"].values[:count], dtype=np.int64)
+        data = tree[name]["archive"].to_dataset().isel(genome_id=slice(0, int(distinct[-1])))
         metrics = _metrics(data)
-        values = {m.name: np.asarray(data[m.name].values[:count], np.float64) for m in metrics}
+        values = {m.name: np.asarray(data[m.name].values, dtype=np.float64) for m in metrics}
         front = _front(tree, name, metrics, {m.name: np.zeros(0) for m in metrics})
-        found.append(History(front, np.asarray(data["evaluations"].values[:count]), values))
+        evaluations = np.asarray(ledger["evaluations"].values[:count], dtype=np.int64)
+        found.append(History(front, evaluations, distinct, values))
     if not found:
         raise InputError("no run has completed a generation yet", source=folder)
     return tuple(found)

@@ -1,0 +1,108 @@
+"""`mohsearch evaluate`: call one evaluator on a file of cases, so that other tools can use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mohsearch.cli.output import (
+    figure_text,
+    is_terminal,
+    print_table,
+    say,
+    to_csv,
+    to_json,
+    write_text,
+)
+from mohsearch.cli.program import example
+
+if TYPE_CHECKING:
+    from mohsearch.evaluators.report import EvaluationReport
+
+
+def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from mohsearch.evaluators import EVALUATORS
+
+    table = [[name, *_manual(EVALUATORS.load(name))] for name in EVALUATORS.names()]
+    print_table(["evaluator", "what it does", "input"], table)
+    ctx.exit(0)
+
+
+def _manual(evaluator: Any) -> tuple[str, str]:
+    """Return summary and accepted input of an evaluator, from its documentation."""
+    lines = [line.strip() for line in (evaluator.__doc__ or "").strip().splitlines()]
+    summary = lines[0].removesuffix(".") if lines else ""
+    if "path" in lines:
+        start = lines.index("path") + 1
+        rest = lines[start:]
+        stop = rest.index("") if "" in rest else len(rest)
+        return summary, " ".join(rest[:stop])
+    paragraphs = "\n".join(lines[1:]).strip().split("\n\n")
+    return summary, " ".join(paragraphs[0].split()) if paragraphs[0] else ""
+
+
+@click.command(
+    epilog=example(
+        "mohsearch evaluate --list",
+        "mohsearch evaluate loop-nest cases.json -o counts.json",
+        "mohsearch evaluate systolic cases.csv --format csv",
+    )
+)
+@click.argument("name", metavar="EVALUATOR")
+@click.argument("file", metavar="INPUT", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write."
+)
+@click.option(
+    "--format",
+    "shown",
+    type=click.Choice(["table", "json", "csv"]),
+    help="Default: a table on a terminal, else by the output's suffix, else the evaluator's own.",
+)
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list,
+    help="List the evaluators and the input each accepts.",
+)
+def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> None:
+    """Run one evaluator on the cases in INPUT and print or write what each case costs."""
+    from mohsearch.core.errors import InputError
+    from mohsearch.evaluators import EVALUATORS
+
+    evaluator = EVALUATORS.load(name)
+    if not file.is_file():
+        problem = "is a directory" if file.is_dir() else "no such file"
+        raise InputError(problem, source=file)
+    report: EvaluationReport = evaluator(file)
+    suffix = "" if output is None else output.suffix.lower().removeprefix(".")
+    natural = suffix if suffix in {"json", "csv"} else report.natural_format
+    kind = shown or ("table" if output is None and is_terminal() else natural)
+    if kind == "table":
+        if output is not None:
+            raise click.UsageError("a table is for reading; write json or csv to a file")
+        _print_rows(report)
+        return
+    text = to_json(report.document) + "\n" if kind == "json" else to_csv(report.rows)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+        say(f"wrote {len(report.rows):,} cases to {output}")
+
+
+def _print_rows(report: EvaluationReport) -> None:
+    columns = list(dict.fromkeys(key for row in report.rows for key in row))
+    numeric = [
+        k
+        for k, column in enumerate(columns)
+        if all(isinstance(row.get(column, 0), (int, float)) for row in report.rows)
+    ]
+    table = [[figure_text(row.get(column)) for column in columns] for row in report.rows]
+    print_table(columns, table, numeric=numeric)

@@ -1,0 +1,237 @@
+"""`mohsearch front`: show and export what a study found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mohsearch.cli.output import print_facts, print_table, say, to_csv, to_json, write_text
+from mohsearch.cli.program import Group, example
+
+if TYPE_CHECKING:
+    from mohsearch.analysis.fronts import Front
+
+RUN_OPTION = click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    metavar="RUN",
+    help="Only this run: its name, a part of it, or a pattern such as '*nsga2*'. Repeatable.",
+)
+FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+_SORT = click.option("--sort", metavar="METRIC", help="Sort by this metric, best first.")
+
+
+@click.group(cls=Group, epilog=example("mohsearch front show results"))
+def front() -> None:
+    """Show or export the Pareto fronts of a study."""
+
+
+@front.command(
+    epilog=example(
+        "mohsearch front show results --sort energy_j --limit 10",
+        "mohsearch front show results --solution knee",
+    )
+)
+@FOLDER
+@RUN_OPTION
+@_SORT
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Show at most so many solutions per run.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show all solutions.")
+@click.option(
+    "--solution",
+    metavar="WHICH",
+    help="Show one design in full: knee, fastest, least-energy, smallest, a metric, or a number.",
+)
+def show(
+    folder: Path,
+    runs: tuple[str, ...],
+    sort: str | None,
+    limit: int,
+    everything: bool,
+    solution: str | None,
+) -> None:
+    """Print the fronts in DIR, the output folder of a study, as tables."""
+    from mohsearch.analysis.export import rows
+    from mohsearch.analysis.results import read_fronts
+
+    fronts = read_fronts(folder, runs)
+    if solution is not None:
+        show_solution(one_run(fronts), solution)
+        return
+    for k, item in enumerate(fronts):
+        if k:
+            click.echo()
+        chosen = [int(i) for i in rows(item, sort, None if everything else limit)]
+        print_front(item, chosen, bounds=True)
+        if len(chosen) < len(item):
+            click.echo(f"{len(chosen)} of {len(item)} solutions; all of them with --all")
+
+
+def one_run(fronts: Sequence[Front]) -> Front:
+    """Return the first front, saying so when there are several."""
+    if len(fronts) > 1:
+        others = ", ".join(front.run for front in fronts[1:4])
+        more = ", ..." if len(fronts) > 4 else ""
+        say(f"taking run {fronts[0].run}; choose another with --run (there are: {others}{more})")
+    return fronts[0]
+
+
+def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
+    """Print solutions of one front as a table, with the ideal point below."""
+    from mohsearch.analysis.designs import describe
+    from mohsearch.analysis.fronts import distance_to_ideal, highlights
+    from mohsearch.analysis.quantities import count_text, scale_for, short_name
+
+    scales = {n: scale_for(item.values[n], item.metric(n).unit) for n in item.objectives}
+    distances = distance_to_ideal(item) if bounds else {}
+    over = [name for name in item.objectives if name in distances]
+    notes = highlights(item, 0)
+    headers = ["#"]
+    for name in item.objectives:
+        unit = scales[name].unit
+        headers.append(short_name(name) + (f" ({unit})" if unit else ""))
+    headers += [f"{short_name(name)} over bound" for name in over]
+    headers += ["design", "note"]
+    table = [
+        [
+            str(i),
+            *(scales[name].text(float(item.values[name][i])) for name in item.objectives),
+            *(_percent(float(distances[name][i])) for name in over),
+            describe(item.designs[i]) if item.designs else "",
+            notes.get(i, ""),
+        ]
+        for i in chosen
+    ]
+    title = f"{item.run}: {count_text(len(item), 'solution')}"
+    print_table(headers, table, title=title, numeric=range(1 + len(item.objectives) + len(over)))
+    if item.ideal_point:
+        parts = [
+            f"{short_name(name)} {scales[name].quantity(bound)}"
+            for name, bound in item.ideal_point.items()
+            if name in scales
+        ]
+        click.echo(f"proven bound on any solution: {', '.join(parts)}")
+
+
+def _percent(share: float) -> str:
+    if math.isnan(share):
+        return "-"
+    return f"{share:+.1%}" if abs(share) < 10 else f"x{1 + share:,.1f}"
+
+
+def show_solution(item: Front, solution: str) -> None:
+    """Print one solution: metrics, and its instances when it is a package."""
+    from mohsearch.analysis.designs import buffer_bytes, describe, is_package
+    from mohsearch.analysis.fronts import choose
+    from mohsearch.analysis.quantities import scale_for, short_name, size_text
+
+    index = choose(item, solution)
+    facts: dict[str, object] = {"run": item.run, "solution": index}
+    for metric in item.metrics:
+        value = float(item.values[metric.name][index])
+        facts[short_name(metric.name)] = scale_for([value], metric.unit).quantity(value)
+    design: Any = item.designs[index] if item.designs else {}
+    if not is_package(design):
+        print_facts(facts | {"design": describe(design)})
+        return
+    print_facts(facts | {"design": describe(design), "layers": len(design["layers"])})
+    table = []
+    for part in design["instances"]:
+        layers = [layer for layer in design["layers"] if layer["instance"] == part["id"]]
+        busy = sum(layer["end_s"] - layer["start_s"] for layer in layers)
+        table.append(
+            [
+                str(part["id"]),
+                str(part["template"]),
+                str(part.get("tile", "")),
+                f"{int(part['macs']):,}" if "macs" in part else "",
+                size_text(buffer_bytes(part)) if part.get("levels") else "",
+                f"{part['area_mm2']:.3g}" if "area_mm2" in part else "",
+                str(len(layers)),
+                scale_for([busy], "s").quantity(busy),
+            ]
+        )
+    headers = ["#", "template", "tile", "MACs", "memory", "area (mm²)", "layers", "busy"]
+    click.echo()
+    print_table(headers, table, numeric=[0, 3, 4, 5, 6, 7])
+
+
+@front.command(
+    epilog=example(
+        "mohsearch front export results -o front.csv",
+        "mohsearch front export results --format json --run nsga2 > front.json",
+    )
+)
+@FOLDER
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write; its suffix (.csv, .json, .nc) is the format. Default: standard output.",
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["csv", "json", "netcdf"]),
+    help="Format, where there is no suffix to tell it.",
+)
+@RUN_OPTION
+@_SORT
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many solutions per run.")
+def export(
+    folder: Path,
+    output: Path | None,
+    file_format: str | None,
+    runs: tuple[str, ...],
+    sort: str | None,
+    limit: int | None,
+) -> None:
+    """Write the fronts in DIR as CSV, JSON or NetCDF.
+
+    CSV has one row per solution; JSON holds the whole designs; NetCDF needs the extra 'netcdf'.
+    """
+    from mohsearch.analysis.export import document, records, write_netcdf
+    from mohsearch.analysis.results import read_fronts
+
+    kind = file_format or _format_of(output)
+    if kind == "netcdf" and output is None:
+        raise click.UsageError("NetCDF needs a file: give --output FILE.nc")
+    fronts = read_fronts(folder, runs)
+    if kind == "netcdf" and output is not None:
+        write_netcdf(fronts, output, sort, limit)
+    else:
+        text = (
+            to_csv(records(fronts, sort, limit))
+            if kind == "csv"
+            else to_json(document(fronts, sort, limit)) + "\n"
+        )
+        if output is None:
+            click.echo(text, nl=False)
+            return
+        write_text(output, text)
+    total = sum(min(len(item), limit or len(item)) for item in fronts)
+    say(f"wrote {total:,} solutions of {len(fronts)} runs to {output}")
+
+
+def _format_of(output: Path | None) -> str:
+    if output is None:
+        return "csv"
+    formats = {".csv": "csv", ".json": "json", ".nc": "netcdf"}
+    try:
+        return formats[output.suffix.lower()]
+    except KeyError:
+        raise click.UsageError(
+            f"cannot tell a format from {output.name!r}: "
+            f"end it in {', '.join(formats)}, or give --format"
+        ) from None

@@ -1,0 +1,142 @@
+"""`mohsearch plot`: pictures of fronts, schedules and convergence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mohsearch.cli.front import FOLDER, RUN_OPTION, one_run
+from mohsearch.cli.output import say
+from mohsearch.cli.program import Group, example
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Picture to write: .png, .svg or .pdf. Default: a PNG in DIR, named after the command.",
+)
+_TITLE = click.option("--title", "heading", default="", help="Title of the picture.")
+
+
+@click.group(cls=Group, epilog=example("mohsearch plot front results -o front.svg"))
+def plot() -> None:
+    """Draw the results of a study: PNG, SVG or PDF."""
+
+
+def _save(figure: Figure, output: Path | None, folder: Path, name: str) -> None:
+    from mohsearch.analysis.style import save
+
+    say(f"wrote {save(figure, output or folder / name)}")
+
+
+@plot.command(
+    epilog=example(
+        "mohsearch plot front results",
+        "mohsearch plot front results --objectives latency_s,energy_j --by run -o front.pdf",
+    )
+)
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@click.option("--objectives", metavar="A,B,...", help="Metrics to draw. Default: the objectives.")
+@click.option(
+    "--by",
+    type=click.Choice(["label", "run"]),
+    default="label",
+    show_default=True,
+    help="One colour per label, its seeds pooled, or one per run.",
+)
+@click.option("--log/--no-log", default=None, help="Log axes. Default: where the range is wide.")
+@_TITLE
+def front(
+    folder: Path,
+    output: Path | None,
+    runs: tuple[str, ...],
+    objectives: str | None,
+    by: str,
+    log: bool | None,
+    heading: str,
+) -> None:
+    """Draw the fronts in DIR on each plane of two objectives, and all objectives together.
+
+    The star is the knee, the cross the ideal point: proven bounds no solution can pass.
+    """
+    from mohsearch.analysis.labels import labels, pool_seeds
+    from mohsearch.analysis.plot_front import plot_front
+    from mohsearch.analysis.results import read_fronts
+
+    fronts = list(read_fronts(folder, runs, designs=False))
+    names = labels(fronts)
+    if by == "label":
+        fronts, names = pool_seeds(fronts)
+    chosen = [name.strip() for name in objectives.split(",")] if objectives else None
+    figure = plot_front(fronts, chosen, names=names, heading=heading, log=log)
+    _save(figure, output, folder, "front.png")
+
+
+@plot.command(
+    epilog=example(
+        "mohsearch plot gantt results --solution knee",
+        "mohsearch plot gantt results --solution 12 -o schedule.svg",
+    )
+)
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@click.option(
+    "--solution",
+    default="knee",
+    show_default=True,
+    metavar="WHICH",
+    help="knee, fastest, least-energy, smallest, a metric's name (its best), or a number.",
+)
+@_TITLE
+def gantt(
+    folder: Path, output: Path | None, runs: tuple[str, ...], solution: str, heading: str
+) -> None:
+    """Draw one design's schedule: rows are instances, bars layers, and each instance's area."""
+    from mohsearch.analysis.fronts import choose
+    from mohsearch.analysis.plot_gantt import plot_gantt
+    from mohsearch.analysis.quantities import scale_for
+    from mohsearch.analysis.results import read_fronts
+
+    item = one_run(read_fronts(folder, runs))
+    index = choose(item, solution)
+    figures = ", ".join(
+        scale_for([item.values[n][index]], item.metric(n).unit).quantity(item.values[n][index])
+        for n in item.objectives
+    )
+    word = "" if solution.isdigit() else f" ({solution.replace('-', ' ')})"
+    title = heading or f"Solution {index}{word}: {figures}"
+    design = item.designs[index] if item.designs else {}
+    _save(plot_gantt(design, heading=title, note=f"run {item.run}"), output, folder, "gantt.png")
+
+
+@plot.command(epilog=example("mohsearch plot convergence results --by engine"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@click.option(
+    "--by",
+    type=click.Choice(["engine", "portfolio", "problem", "workload"]),
+    help="What runs must share to be repetitions. Default: everything but the seed.",
+)
+@_TITLE
+def convergence(
+    folder: Path, output: Path | None, runs: tuple[str, ...], by: str | None, heading: str
+) -> None:
+    """Draw hypervolume against evaluations: median and quartiles over seeds.
+
+    Works on a running or interrupted study too.
+    """
+    from mohsearch.analysis.convergence import curves
+    from mohsearch.analysis.plot_convergence import plot_convergence
+    from mohsearch.analysis.results import read_histories
+
+    figure = plot_convergence(curves(read_histories(folder, runs), by), heading=heading)
+    _save(figure, output, folder, "convergence.png")

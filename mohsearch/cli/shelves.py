@@ -1,0 +1,282 @@
+"""What stands on the other shelves: templates, problems, operators, engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mohsearch.cli.output import figure_text, print_facts, print_table, to_json
+from mohsearch.cli.program import Group, example
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+@click.group(cls=Group, epilog=example("mohsearch template list"))
+def template() -> None:
+    """List and show sub-accelerator templates."""
+
+
+@template.command("list", epilog=example("mohsearch template list"))
+@_JSON
+def list_templates(as_json: bool) -> None:
+    """List the sub-accelerator templates by name."""
+    from mohsearch.core.catalog import Catalog
+    from mohsearch.hardware.templates import read_template, template_names
+
+    catalog = Catalog.around()
+    cards = [(name, read_template(name, catalog)) for name in template_names(catalog)]
+    if as_json:
+        click.echo(to_json([{"name": n, "title": c.title, "dataflow": c.dataflow,
+                             "variants": list(c.variants)} for n, c in cards]))  # fmt: skip
+        return
+    table = [[n, c.title, c.dataflow, ", ".join(c.variants)] for n, c in cards]
+    print_table(["name", "title", "dataflow", "variants"], table)
+    click.echo("\nMore about one: mohsearch template show NAME")
+
+
+@template.command(
+    "show",
+    epilog=example("mohsearch template show simba", "mohsearch template show simba -v artifact"),
+)
+@click.argument("name", metavar="NAME_OR_FILE")
+@click.option("-v", "--variant", help="Variant of the card. Default: the card's own default.")
+@_JSON
+def show_template(name: str, variant: str | None, as_json: bool) -> None:
+    """Show a template: its levels from memory inwards, capacities, fan-outs, what each may hold."""
+    from mohsearch.core.catalog import Catalog
+    from mohsearch.core.errors import UnknownNameError
+    from mohsearch.hardware.templates import read_template
+
+    card = read_template(name, Catalog.around())
+    chosen = variant or card.default
+    if chosen not in card.variants:
+        raise UnknownNameError(f"variant of template {card.name!r}:", chosen, card.variants)
+    figures = card.variants[chosen]
+    if as_json:
+        click.echo(to_json(card.model_dump(mode="json")))
+        return
+    print_facts(
+        {
+            "name": card.name,
+            "title": card.title,
+            "dataflow": card.dataflow,
+            "variant": f"{chosen} (of {', '.join(card.variants)})",
+            "description": card.description,
+            "figures": figures.description,
+            "MAC width": f"{figures.mac_bits} bit",
+            "technology": card.technology,
+            "source": card.source,
+        }
+    )
+    click.echo()
+    table = [
+        [
+            level.name,
+            level.memory.kind,
+            "-" if level.size_words is None else f"{level.size_words:,}",
+            str(level.word_bits),
+            " ".join(level.keeps),
+            level.temporal.dims if isinstance(level.temporal.dims, str)
+            else " ".join(level.temporal.dims),
+            "; ".join(_axis(axis) for axis in level.fanout),
+        ]
+        for level in figures.levels
+    ]  # fmt: skip
+    headers = ["level", "kind", "words", "bits/word", "keeps", "loops in time", "fan-out below"]
+    print_table(headers, table, numeric=[2, 3])
+
+
+def _axis(axis: Any) -> str:
+    if axis.exact:
+        return f"{axis.axis}: exactly " + " ".join(f"{d}={n}" for d, n in axis.exact.items())
+    return f"{axis.axis}: up to {axis.limit} over {' '.join(axis.dims)}"
+
+
+@click.group(cls=Group, epilog=example("mohsearch problem list", "mohsearch problem show moham"))
+def problem() -> None:
+    """List and show search problems."""
+
+
+def _problem_cards() -> dict[str, Any]:
+    from mohsearch.core.cards import read_card
+    from mohsearch.core.catalog import Catalog
+    from mohsearch.problems import PROBLEMS
+    from mohsearch.problems.base import ProblemCard
+
+    catalog = Catalog.around()
+    on_shelf = catalog.names("problems")
+    return {
+        name: read_card(ProblemCard, catalog.find("problems", name)) if name in on_shelf else None
+        for name in PROBLEMS.names()
+    }
+
+
+@problem.command("list", epilog=example("mohsearch problem list"))
+@_JSON
+def list_problems(as_json: bool) -> None:
+    """List the search problems by name."""
+    cards = _problem_cards()
+    if as_json:
+        click.echo(to_json({n: c and c.model_dump(mode="json") for n, c in cards.items()}))
+        return
+    table = [
+        [name, card.title if card else "(no card)", ", ".join(card.objectives) if card else ""]
+        for name, card in cards.items()
+    ]
+    print_table(["name", "title", "objectives"], table)
+    click.echo("\nMore about one: mohsearch problem show NAME")
+
+
+@problem.command("show", epilog=example("mohsearch problem show moham"))
+@click.argument("name")
+@_JSON
+def show_problem(name: str, as_json: bool) -> None:
+    """Show a problem: variables, metrics, objectives, constraints, budget, options, reference."""
+    from mohsearch.core.errors import UnknownNameError
+    from mohsearch.problems import PROBLEM_OPTIONS, PROBLEMS
+
+    if name not in PROBLEMS.names():
+        raise UnknownNameError("problem", name, PROBLEMS.names())
+    card = _problem_cards()[name]
+    options = PROBLEM_OPTIONS.load(name) if name in PROBLEM_OPTIONS.names() else None
+    if as_json:
+        schema = options.model_json_schema() if options else {}
+        facts = card.model_dump(mode="json") if card else {"slug": name}
+        click.echo(to_json(facts | {"options": schema}))
+        return
+    if card is not None:
+        _print_problem(card)
+    if options is not None:
+        click.echo()
+        table = [
+            [field, _default(info), info.description or ""]
+            for field, info in options.model_fields.items()
+        ]
+        print_table(["option", "default", "meaning"], table, title="Options of a study's problem")
+
+
+def _default(info: Any) -> str:
+    value = info.get_default(call_default_factory=True)
+    return "-" if value in (None, {}, ()) else figure_text(value)
+
+
+def _print_problem(card: Any) -> None:
+    print_facts(
+        {
+            "name": card.slug,
+            "title": card.title,
+            "description": card.description,
+            "reference": card.reference,
+            "objectives": ", ".join(card.objectives),
+            "default budget": f"{card.budget.population} individuals, "
+            f"{card.budget.generations} generations",
+        }
+    )
+    click.echo()
+    table = [
+        [v.name, v.kind, "" if v.unit == "1" else v.unit, _range(v), v.description]
+        for v in card.variables
+    ]
+    print_table(["variable", "kind", "unit", "values", "meaning"], table, title="Variables")
+    click.echo()
+    table = [
+        [m.name, m.unit, m.sense, "yes" if m.name in card.objectives else "", m.description]
+        for m in card.metrics
+    ]
+    print_table(["metric", "unit", "best", "objective", "meaning"], table, title="Metrics")
+    if card.constraints:
+        click.echo()
+        table = [[c.name, c.unit, c.description] for c in card.constraints]
+        print_table(["constraint (<= 0)", "unit", "meaning"], table, title="Constraints")
+
+
+def _range(variable: Any) -> str:
+    if variable.values is not None:
+        return ", ".join(variable.values)
+    if variable.bounds is None:
+        return ""
+    return " to ".join(f"{bound:g}" for bound in variable.bounds)
+
+
+@click.group(cls=Group, epilog=example("mohsearch operator list moham"))
+def operator() -> None:
+    """List the variation operators and portfolios of a problem."""
+
+
+@operator.command("list", epilog=example("mohsearch operator list moham"))
+@click.argument("problem_name", metavar="[PROBLEM]", required=False)
+@_JSON
+def list_operators(problem_name: str | None, as_json: bool) -> None:
+    """List the operators of PROBLEM (default: of every problem), and its portfolios.
+
+    A study switches operators off by name with 'without', or keeps a few with 'only'.
+    """
+    from mohsearch.core.catalog import Catalog
+    from mohsearch.operators.portfolio import describe, describe_portfolios
+
+    catalog = Catalog.around()
+    slugs = [problem_name] if problem_name else catalog.names("operators")
+    found = {s: (describe(s, catalog), describe_portfolios(s, catalog)) for s in slugs}
+    if as_json:
+        click.echo(to_json({s: {"operators": o, "portfolios": p} for s, (o, p) in found.items()}))
+        return
+    for k, (slug, (operators, portfolios)) in enumerate(found.items()):
+        if k:
+            click.echo()
+        columns = ["name", "kind", "rate", "application", "portfolios", "description"]
+        table = [[figure_text(row[c]) for c in columns] for row in operators]
+        columns[3] = "applied per"
+        print_table(columns, table, title=f"Operators of {slug}", numeric=[2])
+        click.echo()
+        table = [
+            [p["name"] + (" (default)" if p["default"] else ""), p["kind"], p["description"]]
+            for p in portfolios
+        ]
+        print_table(["name", "kind", "description"], table, title=f"Portfolios of {slug}")
+
+
+@click.group(cls=Group, epilog=example("mohsearch engine list"))
+def engine() -> None:
+    """List the search methods."""
+
+
+@engine.command("list", epilog=example("mohsearch engine list"))
+@_JSON
+def list_engines(as_json: bool) -> None:
+    """List engines and their algorithms: objectives they take, constraints, operators used."""
+    from mohsearch.engines import ENGINES
+
+    rows = []
+    for name in ENGINES.names():
+        loaded = ENGINES.load(name)
+        for algorithm, can in loaded.algorithms.items():
+            most = "any" if can.max_objectives is None else str(can.max_objectives)
+            rows.append(
+                {
+                    "engine": name,
+                    "algorithm": algorithm,
+                    "default": algorithm == loaded.default_algorithm,
+                    "objectives": f"{can.min_objectives} to {most}",
+                    "constraints": can.constraints,
+                    "operators": list(can.operators),
+                    "options": list(loaded.options_card.model_fields),
+                    "summary": can.summary,
+                }
+            )
+    if as_json:
+        click.echo(to_json(rows))
+        return
+    table = [
+        [
+            row["engine"],
+            row["algorithm"] + (" (default)" if row["default"] else ""),
+            row["objectives"],
+            "yes" if row["constraints"] else "no",
+            figure_text(row["operators"]),
+            row["summary"],
+        ]
+        for row in rows
+    ]
+    headers = ["engine", "algorithm", "objectives", "constraints", "operators", "summary"]
+    print_table(headers, table)

@@ -1,0 +1,238 @@
+"""`mohsearch workload`: networks and applications on the shelves, and import of new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mohsearch.cli.output import figure_text, print_facts, print_table, say, to_json, write_text
+from mohsearch.cli.program import Group, example
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def _count(value: float) -> str:
+    """Return a large count with a decimal prefix."""
+    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.4g} {suffix}"
+    return f"{value:g}"
+
+
+def _dims(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    dims = {}
+    for text in values:
+        name, equals, size = text.partition("=")
+        if not (name and equals and size.isdigit() and int(size) > 0):
+            raise click.BadParameter(f"{text!r} is not NAME=SIZE, such as batch=1")
+        dims[name] = int(size)
+    return dims
+
+
+DIM = click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=SIZE",
+    callback=_dims,
+    help="Size of a symbolic dimension of an ONNX file, such as batch=1. Repeatable.",
+)
+
+
+@click.group(
+    cls=Group, epilog=example("mohsearch workload list", "mohsearch workload show resnet50")
+)
+def workload() -> None:
+    """List, show and import workloads: networks, and applications made of several."""
+
+
+@workload.command("list", epilog=example("mohsearch workload list"))
+@_JSON
+def list_(as_json: bool) -> None:
+    """List all networks and applications by name, with their sizes."""
+    from mohsearch.core.catalog import Catalog
+    from mohsearch.workloads.zoo import (
+        list_applications,
+        list_networks,
+        load_application,
+        load_network,
+    )
+
+    catalog = Catalog.around()
+    applications = [load_application(n, catalog).summary() for n in list_applications(catalog)]
+    networks = [load_network(n, catalog).summary() for n in list_networks(catalog)]
+    if as_json:
+        click.echo(to_json({"applications": applications, "networks": networks}))
+        return
+    headers = ["name", "layers", "unique", "longest chain", "MACs"]
+    keys = ["layers", "unique_layers", "longest_chain"]
+    for title, found in (("Applications", applications), ("Networks", networks)):
+        extra = title == "Applications"
+        print_table(
+            headers + (["networks"] if extra else []),
+            [
+                [
+                    facts["name"],
+                    *(figure_text(facts[key]) for key in keys),
+                    _count(facts["macs"]),
+                    *([figure_text(facts["networks"])] if extra else []),
+                ]
+                for facts in found
+            ],
+            title=title,
+            numeric=[1, 2, 3, 4],
+        )
+        click.echo()
+    click.echo("More about one: mohsearch workload show NAME")
+
+
+@workload.command(
+    epilog=example("mohsearch workload show arvr", "mohsearch workload show resnet50 --layers")
+)
+@click.argument("name", metavar="NAME_OR_FILE")
+@click.option("--layers", is_flag=True, help="List every layer with its shape.")
+@DIM
+@_JSON
+def show(name: str, layers: bool, dims: Mapping[str, int], as_json: bool) -> None:
+    """Show a network or application: sizes, kinds of layers, source."""
+    from mohsearch.core.catalog import Catalog
+    from mohsearch.workloads.zoo import (
+        describe_network,
+        list_applications,
+        list_networks,
+        load_application,
+        load_network,
+    )
+
+    catalog = Catalog.around()
+    is_network = dims or (name in list_networks(catalog) and name not in list_applications(catalog))
+    if is_network:
+        graph = load_network(name, catalog, dims=dims)
+        facts = describe_network(name, catalog, dims=dims)
+        rows = [_layer_row(op.name, "", op.shape) for op in graph.mapped_ops]
+    else:
+        application = load_application(name, catalog)
+        facts = application.summary()
+        rows = [_layer_row(layer.name, layer.network, layer.shape) for layer in application.layers]
+    if as_json:
+        click.echo(to_json(facts | ({"layer_list": rows} if layers else {})))
+        return
+    print_facts(_readable(facts))
+    if layers:
+        click.echo()
+        headers = list(rows[0]) if rows else ["layer"]
+        table = [[figure_text(value) for value in row.values()] for row in rows]
+        print_table(headers, table, numeric=range(2, len(headers)))
+
+
+def _layer_row(name: str, network: str, shape: Any) -> dict[str, Any]:
+    from mohsearch.workloads.layer import DIMS
+
+    row: dict[str, Any] = {"layer": name, "network": network}
+    row |= dict(zip(DIMS, shape.bounds(), strict=True))
+    row["stride"] = max(shape.stride_h, shape.stride_w)
+    row["MACs"] = shape.macs
+    return row
+
+
+def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
+    shown: dict[str, object] = {}
+    for key, value in facts.items():
+        words = key.replace("_", " ")
+        if key == "literature":
+            published = f"{_count(value['macs'])} MACs ({value['source']}); here: "
+            shown["published"] = published + f"{value['ratio']:.3f} of that"
+        elif key == "kinds":
+            shown[words] = ", ".join(f"{count} {kind}" for kind, count in value.items())
+        elif key in {"macs", "weight_elements"}:
+            shown["MACs" if key == "macs" else words] = f"{_count(value)} ({value:,})"
+        elif value not in ("", None, []):
+            shown[words] = figure_text(value)
+    return shown
+
+
+@workload.command(
+    "import",
+    epilog=example(
+        "mohsearch workload import model.onnx --dim batch=1 -o problems/workloads/networks/my.yaml",
+        "mohsearch workload import layers.csv --name mine",
+    ),
+)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Card to write. Default: the shelf problems/workloads/networks of the working directory.",
+)
+@click.option("--name", help="Name of the network. Default: the file's.")
+@click.option("--title", help="Title on the card. Default: the name.")
+@click.option("--source", default="", help="Where the network comes from, for the card.")
+@DIM
+@click.option(
+    "--vector-op",
+    "vector_ops",
+    multiple=True,
+    metavar="TYPE",
+    help="Op type of an ONNX file, otherwise unknown, to take as element-wise. Repeatable.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing card.")
+def import_(
+    file: Path,
+    output: Path | None,
+    name: str | None,
+    title: str | None,
+    source: str,
+    dims: Mapping[str, int],
+    vector_ops: tuple[str, ...],
+    force: bool,
+) -> None:
+    """Turn an ONNX file or a CSV layer table into a YAML card that studies find by name.
+
+    Weights are not needed. The card holds one row per layer and can be edited by hand.
+    """
+    import yaml
+
+    from mohsearch.core.cards import read_card
+    from mohsearch.core.errors import InputError
+    from mohsearch.workloads.card import NetworkCard
+    from mohsearch.workloads.table import rows_of
+    from mohsearch.workloads.zoo import NETWORKS, SHELF, load_network
+
+    if file.suffix not in {".onnx", ".csv"}:
+        raise InputError("give an ONNX file (.onnx) or a layer table (.csv)", source=file)
+    if not file.is_file():
+        raise InputError("no such file", source=file)
+    graph = load_network(str(file.resolve()), dims=dims, vector_ops=vector_ops)
+    label = name or file.stem
+    target = output or Path(SHELF) / NETWORKS / f"{label}.yaml"
+    if target.suffix != ".yaml":
+        raise InputError("a card's name ends in .yaml", source=target)
+    if target.exists() and not force:
+        raise InputError("exists already; replace it with --force", source=target)
+    card = {
+        "title": title or label,
+        "source": source or f"imported from {file.name}",
+        "layers": [_card_row(row) for row in rows_of(graph)],
+    }
+    text = yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100)
+    write_text(target, text)
+    read_card(NetworkCard, target)
+    again = load_network(str(target.resolve()))
+    if again.unique_shapes() != graph.unique_shapes() or again.macs != graph.macs:
+        raise RuntimeError(f"{target} does not read back as the imported network")
+    say(f"wrote {target}: {len(graph.mapped_ops)} layers, {_count(graph.macs)} MACs")
+    reference = target if output is not None else label
+    say(f"Next: mohsearch workload show {reference}")
+
+
+def _card_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table row as a card's row: predecessors as a list, empty entries left out."""
+    kept = {key: value for key, value in row.items() if value not in ("", None)}
+    before = row.get("predecessors")
+    if before is not None:
+        kept["predecessors"] = before.split() if isinstance(before, str) else list(before)
+    return kept
