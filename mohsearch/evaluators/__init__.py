@@ -1,1 +1,14 @@
 """What it costs: pure functions from workload and hardware to metrics."""
+
+from __future__ import annotations
+
+from mohsearch.core.registry import Registry
+
+EVALUATORS = Registry(
+    "evaluator",
+    {
+        "loop-nest": "mohsearch.evaluators.loop_nest:evaluate",
+        "systolic": "mohsearch.evaluators.systolic:evaluate",
+    },
+)
+"""Evaluators that can be called alone: ``evaluate(path) -> EvaluationReport``."""
