@@ -8,6 +8,7 @@ EVALUATORS = Registry(
     "evaluator",
     {
         "loop-nest": "mohsearch.evaluators.loop_nest:evaluate",
+        "package-schedule": "mohsearch.evaluators.package_door:evaluate",
         "systolic": "mohsearch.evaluators.systolic:evaluate",
     },
 )

@@ -36,8 +36,8 @@ class PackageNetwork:
     the edge tile beside it; the first pair stands at the first row, the second at the last, and so
     on inwards (``corners``), or from the middle outwards (``middle``). There are 2 up to 4
     instances and 4 above, at most 2 per mesh row. Each instance uses the interface at the smallest
-    Manhattan distance; among equally near ones the interface with the fewest instances so far,
-    tiles in order, then the first.
+    Manhattan distance. Tiles with several equally near ones choose after all others, in order, the
+    one with the fewest instances so far, then the first.
 
     Attributes
     ----------
@@ -115,15 +115,18 @@ class PackageNetwork:
     def assignment(self, k: int) -> list[int]:
         """Return the memory interface of each tile."""
         spots = self.interface_positions(k)
-        load = [0] * len(spots)
-        chosen = []
+        near = []
         for tile in range(k):
             x, y = self.tile_position(k, tile)
             reach = [abs(x - i) + abs(y - j) for i, j in spots]
-            near = [j for j, distance in enumerate(reach) if distance == min(reach)]
-            best = near[-1] if self.crowded_ties else min(near, key=lambda j: (load[j], j))
-            load[best] += 1
-            chosen.append(best)
+            near.append([j for j, distance in enumerate(reach) if distance == min(reach)])
+        if self.crowded_ties:
+            return [candidates[-1] for candidates in near]
+        load = [0] * len(spots)
+        chosen = [0] * k
+        for tile in sorted(range(k), key=lambda tile: (len(near[tile]) > 1, tile)):
+            chosen[tile] = min(near[tile], key=lambda j: (load[j], j))
+            load[chosen[tile]] += 1
         return chosen
 
     def route(self, k: int, tile: int, interface: int) -> list[tuple[int, int]]:
@@ -227,6 +230,10 @@ def schedule_layers(
     it runs it wants ``bytes_moved / alone_s``; where an interface (or the system) cannot give all
     that is wanted, layers progress more slowly. The rates change only when a layer starts or ends,
     so the simulation goes from event to event and has no time step.
+
+    Unlimited bandwidth gives the least latency. In between, more bandwidth never delays a package
+    with one interface under proportional sharing; with several it can, since a layer that ends
+    sooner may let another start at a worse moment.
 
     Parameters
     ----------
