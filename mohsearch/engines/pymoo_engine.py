@@ -19,7 +19,7 @@ from mohsearch.engines.duplicates import SeenElimination
 from mohsearch.engines.engine import Capabilities, Engine, FloatArray
 from mohsearch.engines.sampling import fresh_samples
 
-MATING_ROUNDS = 10
+MATING_ROUNDS = 20
 """Matings tried per generation before fresh samples fill what duplicates left open."""
 
 _CLASSES = {
