@@ -7,5 +7,7 @@ PROBLEMS = Registry("problem", {"moham": "mohsearch.problems.moham:build"})
 cache_dir=..., progress=...)`` each returns a :class:`mohsearch.problems.base.SearchProblem`.
 Plug-ins join through entry points of the group ``mohsearch.problem``."""
 
-PROBLEM_OPTIONS = Registry("problem", {"moham": "mohsearch.problems.moham_options:MohamOptions"})
+PROBLEM_OPTIONS = Registry(
+    "problem options", {"moham": "mohsearch.problems.moham_options:MohamOptions"}
+)
 """The card that validates and describes the options of each problem."""
