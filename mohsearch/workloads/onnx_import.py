@@ -79,11 +79,14 @@ def import_model(
     onnx = require("onnx", "onnx")
     working = onnx.ModelProto()
     working.CopyFrom(model)
+    _refuse_broken_text(working, origin)
     if working.functions:
+        inliner = require("onnx.inliner", "onnx")
         try:
-            working = onnx.inliner.inline_local_functions(working)
+            working = inliner.inline_local_functions(working)
         except Exception as error:  # the class depends on the version of onnx
             raise InputError(f"functions cannot be inlined: {error}", source=origin) from error
+    _sort(working.graph, origin)
     known = infer(working, origin=origin, dims=dims or {}, vector_ops=frozenset(vector_ops))
     return _Importer(known, origin, frozenset(vector_ops)).run(working.graph, name, source)
 
@@ -102,9 +105,8 @@ class _Importer:
         self.before: dict[str, list[str]] = {}
 
     def run(self, graph: Any, name: str, source: str) -> OpGraph:
-        nodes = self._nodes(graph)
-        for index in _sorted(nodes, self.origin):
-            self._add(nodes[index])
+        for node in self._nodes(graph):
+            self._add(node)
         if not self.ops:
             raise InputError("the model has no op that is not a constant", source=self.origin)
         return OpGraph(name, self.ops.values(), self.before, source=source, origin=self.origin)
@@ -239,18 +241,39 @@ def _unique_name(proto: Any, index: int, taken: set[str]) -> str:
     return name
 
 
-def _sorted(nodes: list[Node], origin: str | Path) -> list[int]:
-    """Return the indices of nodes in the topological order nearest to the given one."""
+def _refuse_broken_text(model: Any, origin: str | Path) -> None:
+    """Raise if a name is not text: protobuf hands such names over as bytes."""
+    for node in model.graph.node:
+        for text in (node.name, node.op_type, node.domain, *node.input, *node.output):
+            if not isinstance(text, str):
+                raise InputError(f"a node's name is not UTF-8: {text!r}", source=origin)
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        symbols = (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+        for text in (value.name, *symbols):
+            if not isinstance(text, str):
+                raise InputError(f"a tensor's name is not UTF-8: {text!r}", source=origin)
+    for tensor in model.graph.initializer:
+        if not isinstance(tensor.name, str):
+            raise InputError(f"a tensor's name is not UTF-8: {tensor.name!r}", source=origin)
+
+
+def _sort(graph: Any, origin: str | Path) -> None:
+    """Put the nodes into the topological order nearest to the given one."""
+    nodes = list(graph.node)
     maker: dict[str, int] = {}
     for index, node in enumerate(nodes):
-        for tensor in node.outputs:
+        for tensor in filter(None, node.output):
             if tensor in maker:
-                raise node.fail(f"produces the tensor {tensor!r}, as does another node")
-            if tensor:
-                maker[tensor] = index
-    waiting, followers = [], [[] for _ in nodes]  # type: tuple[list[int], list[list[int]]]
+                raise InputError(
+                    f"produces the tensor {tensor!r}, as does another node",
+                    source=origin,
+                    field=_label(node),
+                )
+            maker[tensor] = index
+    followers: list[list[int]] = [[] for _ in nodes]
+    waiting = []
     for index, node in enumerate(nodes):
-        producers = {maker[tensor] for tensor in node.inputs if tensor in maker}
+        producers = {maker[tensor] for tensor in node.input if tensor in maker}
         waiting.append(len(producers))
         for producer in producers:
             followers[producer].append(index)
@@ -264,6 +287,14 @@ def _sorted(nodes: list[Node], origin: str | Path) -> list[int]:
             if waiting[follower] == 0:
                 heapq.heappush(ready, follower)
     if len(order) < len(nodes):
-        stuck = min(set(range(len(nodes))) - set(order))
-        raise nodes[stuck].fail("depends on its own output: the graph has a cycle")
-    return order
+        stuck = nodes[min(set(range(len(nodes))) - set(order))]
+        problem = "depends on its own output: the graph has a cycle"
+        raise InputError(problem, source=origin, field=_label(stuck))
+    if order != list(range(len(nodes))):
+        del graph.node[:]
+        graph.node.extend(nodes[index] for index in order)
+
+
+def _label(node: Any) -> str:
+    """Return how errors call a ``NodeProto``."""
+    return f"node {node.name or ', '.join(node.output)!r} ({node.op_type})"

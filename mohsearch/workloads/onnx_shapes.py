@@ -65,7 +65,7 @@ def infer(
     InputError
         If a dimension in ``dims`` does not exist, or inference finds a contradiction.
     """
-    onnx = require("onnx", "onnx")
+    shape_inference = require("onnx.shape_inference", "onnx")
     # Before IR version 4 an initialiser had to be an input as well; inference ignores others.
     model.ir_version = max(model.ir_version, 4)
     unbound = _bind(model, dims, origin)
@@ -76,7 +76,7 @@ def infer(
     }
     for _ in range(MAX_ROUNDS):
         try:
-            inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+            inferred = shape_inference.infer_shapes(model, data_prop=True)
         except Exception as error:  # the class depends on the version of onnx
             text = str(error).strip().splitlines() or ["unknown problem"]
             raise InputError(f"shape inference fails: {text[0]}", source=origin) from error
