@@ -42,7 +42,9 @@ class CombinedCrossover(Crossover):  # type: ignore[misc]  # pymoo ships no type
         children = np.array(X, copy=True)
         for operator, probability in self.members:
             chosen = random_state.random(X.shape[1]) < probability
-            if chosen.any():
+            if chosen.all():
+                children = operator._do(problem, children, random_state=random_state)
+            elif chosen.any():
                 pairs = np.ascontiguousarray(children[:, chosen])
                 children[:, chosen] = operator._do(problem, pairs, random_state=random_state)
         return children
@@ -67,7 +69,9 @@ class CombinedMutation(Mutation):  # type: ignore[misc]
         children = np.array(X, copy=True)
         for operator, probability in self.members:
             chosen = random_state.random(len(X)) < probability
-            if chosen.any():
+            if chosen.all():
+                children = operator._do(problem, children, random_state=random_state)
+            elif chosen.any():
                 rows = np.ascontiguousarray(children[chosen])
                 children[chosen] = operator._do(problem, rows, random_state=random_state)
         return children

@@ -276,9 +276,10 @@ def seeded_packages(space: MohamSpace, count: int, rng: np.random.Generator) -> 
     choices = [
         (feature, alone) for alone in (-1, *range(space.n_templates)) for feature in range(3)
     ]
+    templates = [best_templates(space, feature, alone) for feature, alone in choices[:count]]
     for i, genome in enumerate(X):
-        feature, alone = choices[i % len(choices)]
-        template = best_templates(space, feature, alone)
+        feature = choices[i % len(choices)][0]
+        template = templates[i % len(choices)]
         if space.fixed_templates is None:
             _place_on_free(space, genome, template, i >= len(choices), rng)
         else:
