@@ -59,10 +59,12 @@ class Band:
 
 
 def _archive(history: History, objectives: Sequence[str]) -> list[NDArray[np.float64]]:
-    """Return the non-dominated losses of everything evaluated up to each generation."""
+    """Return the non-dominated feasible losses of all evaluated up to each generation."""
     metrics = [history.front.metric(name) for name in objectives]
     losses = np.column_stack([history.values[m.name] * m.sign for m in metrics])
     usable = np.all(np.isfinite(losses), axis=1)
+    for name in history.front.attrs.get("constraints") or ():
+        usable &= history.values[name] <= 0
     best = np.zeros((0, len(metrics)))
     steps, start = [], 0
     for stop in history.distinct:

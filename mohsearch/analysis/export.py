@@ -69,7 +69,7 @@ def _run_document(front: Front, sort: str | None, limit: int | None) -> dict[str
             {
                 "solution": int(i),
                 "metrics": {name: float(column[i]) for name, column in front.values.items()},
-                "design": front.designs[i] if front.designs else None,
+                "design": front.designs[int(i)] if front.designs else None,
             }
             for i in rows(front, sort, limit)
         ],
@@ -114,7 +114,7 @@ def _dataset(front: Front, chosen: NDArray[np.intp]) -> Any:
         for m in front.metrics
     }
     if front.designs:
-        texts = [json.dumps(front.designs[i]) for i in chosen]
+        texts = [json.dumps(front.designs[int(i)]) for i in chosen]
         variables["design"] = ("solution", np.array(texts, dtype=object))
     attrs = {
         key: value if isinstance(value, (str, int, float)) else json.dumps(value)

@@ -65,7 +65,7 @@ class Front:
     values: Mapping[str, NDArray[np.float64]]
     objectives: tuple[str, ...]
     ideal_point: Mapping[str, float] = field(default_factory=dict)
-    designs: tuple[Design, ...] = ()
+    designs: Sequence[Design] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.values.values()), ()))
@@ -272,5 +272,5 @@ def subset(front: Front, indices: Sequence[int] | NDArray[Any]) -> Front:
         values={name: column[rows] for name, column in front.values.items()},
         objectives=front.objectives,
         ideal_point=front.ideal_point,
-        designs=tuple(front.designs[i] for i in rows) if front.designs else (),
+        designs=tuple(front.designs[int(i)] for i in rows) if front.designs else (),
     )

@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mohsearch.analysis.fronts import Front, Metric
+from mohsearch.analysis.fronts import Design, Front, Metric
 from mohsearch.core.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def results_path(folder: Path) -> Path:
         If there is none.
     """
     folder = Path(folder)
-    for path in (folder / "results.zarr", folder):
-        if path.is_dir() and (path / "zarr.json").is_file():
-            return path
+    path = folder if folder.name == "results.zarr" else folder / "results.zarr"
+    if (path / "zarr.json").is_file():
+        return path
     if not folder.exists():
         raise InputError("no such folder", source=folder)
     raise InputError("holds no results.zarr; give the --output of a study run", source=folder)
@@ -105,13 +105,9 @@ def open_tree(folder: Path) -> xr.DataTree:
     InputError
         If there is none or it is damaged.
     """
-    import xarray as xr
+    from mohsearch.study.results import open_results
 
-    path = results_path(folder)
-    try:
-        return xr.open_datatree(path, engine="zarr", consolidated=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"not readable as results: {error}", source=path) from error
+    return open_results(results_path(folder).parent)
 
 
 def run_names(tree: xr.DataTree) -> list[str]:
@@ -161,7 +157,7 @@ def _front(
     run: str,
     metrics: tuple[Metric, ...],
     values: Mapping[str, NDArray[np.float64]],
-    designs: tuple[dict[str, Any], ...] = (),
+    designs: Sequence[Design] = (),
 ) -> Front:
     node = tree[run]
     attrs = {str(key): plain(value) for key, value in node.attrs.items()}
@@ -177,10 +173,35 @@ def _front(
     )
 
 
-def _designs(data: xr.Dataset) -> tuple[dict[str, Any], ...]:
-    if "design" not in data:
-        return ()
-    return tuple(json.loads(str(text)) for text in data["design"].values)
+class Designs(Sequence[Design]):
+    """Decoded designs, parsed one by one when they are asked for.
+
+    A front of hundreds of solutions over hundreds of layers is megabytes of JSON, of which a table
+    or a Gantt chart needs little.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, index: int) -> Design: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Designs: ...
+
+    def __getitem__(self, index: int | slice) -> Design | Designs:
+        """Parse one design, or take some without parsing them."""
+        if isinstance(index, slice):
+            return Designs(self._texts[index])
+        design: Design = json.loads(self._texts[index])
+        return design
+
+
+def _designs(data: xr.Dataset) -> Sequence[Design]:
+    return Designs([str(text) for text in data["design"].values]) if "design" in data else ()
 
 
 def read_fronts(

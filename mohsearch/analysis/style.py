@@ -126,7 +126,7 @@ def log_ticks(axes: Axes, which: str) -> None:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure as PNG, SVG or PDF by the path's suffix; same figure, same bytes.
+    """Write a figure as PNG, SVG or PDF by the path's suffix, without the date of writing.
 
     Raises
     ------

@@ -46,7 +46,9 @@ def compare(
     output: Path | None,
     shown: str | None,
 ) -> None:
-    """Rank the contenders of a study in DIR by hypervolume over seeds.
+    """Rank engines, portfolios or variants of a study.
+
+    Contenders in DIR, the output folder of a study, are ranked by hypervolume over seeds.
 
     Runs that differ only in the seed are repetitions. Beside the hypervolume's median and
     quartiles stands, for each other contender, the share of solutions it Pareto-dominates.

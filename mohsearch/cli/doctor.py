@@ -36,7 +36,9 @@ class Check:
 @click.command(epilog=example("mohsearch doctor"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def doctor(as_json: bool) -> None:
-    """Check this installation: versions, extras, caches, shelves, and a tiny search.
+    """Check that this installation works.
+
+    Versions, extras, caches, shelves, and a tiny search whose result is known.
 
     The exit code is 1 if something that is needed is missing or fails; absent extras are fine.
     """

@@ -72,7 +72,10 @@ def _manual(evaluator: Any) -> tuple[str, str]:
     help="List the evaluators and the input each accepts.",
 )
 def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> None:
-    """Run one evaluator on the cases in INPUT and print or write what each case costs."""
+    """Run one evaluator on a file of cases.
+
+    What each case in INPUT costs is printed, or written to a file.
+    """
     from mohsearch.core.errors import InputError
     from mohsearch.evaluators import EVALUATORS
 

@@ -67,6 +67,7 @@ def print_facts(facts: Mapping[str, object]) -> None:
     import shutil
     import textwrap
 
+    facts = {name: value for name, value in facts.items() if value not in ("", None)}
     width = max((len(name) for name in facts), default=0)
     room = max(40, shutil.get_terminal_size((100, 24)).columns - width - 2)
     for name, value in facts.items():

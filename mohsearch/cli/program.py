@@ -47,11 +47,9 @@ Group.group_class = Group
 class Failure(click.ClickException):
     """An error told in one message, without traceback."""
 
-    exit_code: int
-
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads the instance
 
     def show(self, file: Any = None) -> None:
         """Print the message to standard error."""

@@ -30,7 +30,7 @@ _FULL_TABLES = 4
     epilog=example("mohsearch study list", "mohsearch study run smoke --output results/smoke"),
 )
 def study() -> None:
-    """Run and look after studies: searches declared in a YAML file."""
+    """Run studies: searches declared in a YAML file."""
 
 
 @study.command("list", epilog=example("mohsearch study list"))

@@ -46,7 +46,7 @@ DIM = click.option(
     cls=Group, epilog=example("mohsearch workload list", "mohsearch workload show resnet50")
 )
 def workload() -> None:
-    """List, show and import workloads: networks, and applications made of several."""
+    """List, show and import networks and applications."""
 
 
 @workload.command("list", epilog=example("mohsearch workload list"))
@@ -116,7 +116,8 @@ def show(name: str, layers: bool, dims: Mapping[str, int], as_json: bool) -> Non
     else:
         application = load_application(name, catalog)
         facts = application.summary()
-        rows = [_layer_row(layer.name, layer.network, layer.shape) for layer in application.layers]
+        names = application.networks
+        rows = [_layer_row(x.name, names[x.network], x.shape) for x in application.layers]
     if as_json:
         click.echo(to_json(facts | ({"layer_list": rows} if layers else {})))
         return

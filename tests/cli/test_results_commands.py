@@ -1,0 +1,124 @@
+import csv
+import io
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from mohsearch.cli.main import cli
+from tests.analysis.synthetic_results import run_groups, two_engines, write_results
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return two_engines(tmp_path_factory.mktemp("results"), seeds=2)
+
+
+def run(*args, code=0):
+    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_show_prints_a_table_per_run_with_units_bounds_and_designs(study):
+    out = run("front", "show", study, "--limit", 5).stdout
+    assert out.count("solutions; all of them with --all") == 4
+    assert "latency (ms)" in out
+    assert "area over bound" in out
+    assert "proven bound on any solution: latency 4.000 ms, energy 20.00 mJ" in out
+    assert "MACs" in out
+
+
+def test_show_sorts_by_a_metric(study):
+    out = run(
+        "front", "show", study, "--run", "nsga2-1", "--sort", "area_mm2", "--all"
+    ).stdout.splitlines()
+    exported = run("front", "export", study, "--run", "nsga2-1", "--sort", "area_mm2").stdout
+    rows = list(csv.DictReader(io.StringIO(exported)))
+    areas = [float(row["area_mm2"]) for row in rows]
+    assert areas == sorted(areas)
+    body = [line.split()[0] for line in out[2 : 2 + len(rows)]]
+    assert body == [row["solution"] for row in rows]
+    assert "smallest" in out[2]
+
+
+def test_show_a_solution_lists_its_instances(study):
+    out = run("front", "show", study, "--run", "nsga2-1", "--solution", "knee").stdout
+    assert "template" in out
+    assert "busy" in out
+    assert "latency" in out
+
+
+def test_an_unknown_metric_or_solution_lists_what_exists(study):
+    result = run("front", "show", study, "--sort", "latency", code=2)
+    assert "unknown metric 'latency'; did you mean 'latency_s'?" in result.stderr
+    result = run("plot", "gantt", study, "--solution", "quickest", code=2)
+    assert "unknown solution 'quickest'" in result.stderr
+    assert "least-energy" in result.stderr
+
+
+def test_csv_and_json_hold_every_solution_of_every_run(study, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(run("front", "export", study).stdout)))
+    run("front", "export", study, "-o", tmp_path / "sub" / "front.json")
+    document = json.loads((tmp_path / "sub" / "front.json").read_text())
+    assert len(document["runs"]) == 4
+    assert len(rows) == sum(len(r["solutions"]) for r in document["runs"])
+    first = document["runs"][0]
+    assert first["metrics"]["latency_s"]["unit"] == "s"
+    same = next(r for r in rows if r["run"] == first["run"])
+    solution = first["solutions"][0]
+    assert int(same["solution"]) == solution["solution"]
+    assert float(same["energy_j"]) == solution["metrics"]["energy_j"]
+    over = solution["metrics"]["area_mm2"] / first["ideal_point"]["area_mm2"] - 1
+    assert float(same["area_mm2_over_bound"]) == pytest.approx(over)
+    assert {"instances", "layers"} <= set(solution["design"])
+
+
+def test_netcdf_opens_with_one_group_per_run(study, tmp_path):
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    run("front", "export", study, "-o", tmp_path / "front.nc", "--limit", 3)
+    with xr.open_datatree(tmp_path / "front.nc", engine="h5netcdf") as tree:
+        group = tree["moham-arvr-random-1"]
+        assert group["energy_j"].attrs["units"] == "J"
+        assert group.sizes["solution"] == 3
+        assert "layers" in json.loads(str(group["design"].values[0]))
+
+
+def test_an_export_without_a_known_suffix_is_refused(study, tmp_path):
+    result = run("front", "export", study, "-o", tmp_path / "front.xlsx", code=2)
+    assert ".csv, .json, .nc" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["front", "gantt", "convergence"])
+def test_pictures_are_written_into_the_results_folder_by_default(study, kind):
+    result = run("plot", kind, study)
+    assert f"wrote {study / kind}.png" in result.stderr
+    assert (study / f"{kind}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_gantt_chart_of_several_runs_says_which_one_it_takes(study, tmp_path):
+    result = run("plot", "gantt", study, "-o", tmp_path / "g.svg")
+    assert "taking run moham-arvr-nsga2-1; choose another with --run" in result.stderr
+    assert (
+        b"run moham-arvr-nsga2-1" in (tmp_path / "g.svg").read_bytes()
+        or (tmp_path / "g.svg").stat().st_size > 10_000
+    )
+
+
+def test_compare_ranks_the_engines_and_writes_csv(study, tmp_path):
+    out = run("compare", study, "--by", "engine", "--format", "table").stdout
+    lines = out.splitlines()
+    assert lines[1].split()[:3] == ["1", "pymoo", "nsga2"]
+    assert "dominated by random" in lines[0]
+    assert "reference point at 1.1 in each" in out
+    run("compare", study, "-o", tmp_path / "c.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text())))
+    assert [row["contender"] for row in rows] == ["pymoo nsga2", "random"]
+    assert float(rows[0]["hypervolume_median"]) > float(rows[1]["hypervolume_median"])
+
+
+def test_a_study_that_has_no_front_yet_says_so(tmp_path):
+    write_results(tmp_path, run_groups("slow", done=1))
+    assert "no run has a front yet (slow: running)" in run("front", "show", tmp_path, code=2).stderr
+    run("plot", "convergence", tmp_path, "-o", tmp_path / "c.png")

@@ -1,0 +1,160 @@
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mohsearch.cli.main import cli
+from mohsearch.workloads.zoo import load_network
+
+TABLE = """name,type,N,K,C,Y,X,R,S,stride,pad,groups,predecessors
+first,conv,1,8,3,16,16,3,3,1,1,,
+left,conv,1,8,8,16,16,3,3,1,1,,first
+right,dwconv,1,8,8,16,16,3,3,1,1,8,first
+last,gemm,4,10,8,,,,,,,,left right
+"""
+
+
+def run(*args, code=0):
+    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.mark.parametrize(
+    ("args", "wanted"),
+    [
+        (["workload", "list"], ["arvr", "resnet50", "4.089 G"]),
+        (["workload", "show", "tiny", "--layers"], ["tiny_cnn", "MACs", "stride"]),
+        (["workload", "show", "resnet50"], ["54", "published", "0.997"]),
+        (["template", "list"], ["eyeriss", "row stationary", "paper, artifact"]),
+        (["template", "show", "simba"], ["GlobalBuffer", "exactly K=8", "MICRO 2019"]),
+        (["problem", "list"], ["moham", "latency_s, energy_j, area_mm2"]),
+        (["problem", "show", "moham"], ["permutation", "max_instances", "area_mm2"]),
+        (["operator", "list"], ["mapping-crossover", "0.047", "ablation"]),
+        (["engine", "list"], ["pymoo", "nsga2 (default)", "random"]),
+        (["study", "list"], ["smoke"]),
+        (["study", "show", "smoke"], ["24 individuals x 12 generations", "tiny"]),
+        (["study", "plan", "smoke"], ["moham-tiny-nsga2-paper-s1", "evaluations at most"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_lists_and_cards_are_printed(args, wanted):
+    out = run(*args).stdout
+    for text in wanted:
+        assert text in out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["workload", "list"],
+        ["workload", "show", "tiny", "--layers"],
+        ["template", "list"],
+        ["template", "show", "eyeriss"],
+        ["problem", "list"],
+        ["problem", "show", "moham"],
+        ["operator", "list", "moham"],
+        ["engine", "list"],
+        ["study", "list"],
+        ["study", "plan", "smoke"],
+    ],
+    ids=" ".join,
+)
+def test_lists_and_cards_are_json_on_request(args):
+    assert json.loads(run(*args, "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("args", "known"),
+    [
+        (["workload", "show", "resnet5"], "did you mean 'resnet50'?"),
+        (["template", "show", "eyris"], "did you mean 'eyeriss'?"),
+        (["template", "show", "simba", "-v", "papr"], "did you mean 'paper'?"),
+        (["problem", "show", "mohm"], "did you mean 'moham'?"),
+        (["operator", "list", "mohm"], "did you mean 'moham'?"),
+        (["study", "show", "smok"], "did you mean 'smoke'?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_names_are_answered_with_the_nearest_and_all(args, known):
+    result = run(*args, code=2)
+    assert known in result.stderr
+    assert "available: " in result.stderr
+
+
+def test_the_schema_describes_every_field_of_a_study():
+    schema = json.loads(run("study", "schema").stdout)
+    assert {"problems", "workloads", "engines", "budget"} <= set(schema["properties"])
+    for part in [schema, *schema["$defs"].values()]:
+        for name, field in part.get("properties", {}).items():
+            assert field.get("description"), name
+
+
+def test_an_imported_table_is_found_by_name_and_is_the_same_network(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(TABLE)
+    result = run("workload", "import", "mine.csv", "--title", "My network")
+    assert "Next: mohsearch workload show mine" in result.stderr
+    card = tmp_path / "problems" / "workloads" / "networks" / "mine.yaml"
+    assert yaml.safe_load(card.read_text())["title"] == "My network"
+    original, imported = load_network("mine.csv"), load_network("mine")
+    assert imported.digest() == original.digest()
+    assert "My network" in run("workload", "show", "mine").stdout
+    assert "exists already" in run("workload", "import", "mine.csv", code=2).stderr
+    run("workload", "import", "mine.csv", "--force")
+
+
+def test_an_onnx_model_is_imported_with_its_symbolic_dimension_fixed(tmp_path, monkeypatch):
+    onnx = pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    helper = onnx.helper
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv", pads=[1, 1, 1, 1])],
+        "net",
+        [helper.make_tensor_value_info("x", 1, ["batch", 3, 8, 8])],
+        [helper.make_tensor_value_info("y", 1, ["batch", 4, 8, 8])],
+        [helper.make_tensor("w", 1, [4, 3, 3, 3], [0.0] * 108)],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset), tmp_path / "net.onnx")
+    result = run("workload", "import", "net.onnx", code=2)
+    assert "batch" in result.stderr
+    run("workload", "import", "net.onnx", "--dim", "batch=2", "-o", "net.yaml")
+    assert load_network("net.yaml").macs == 2 * 4 * 3 * 9 * 64
+
+
+@pytest.mark.parametrize("text", ["batch", "batch=", "=1", "batch=0", "batch=x"])
+def test_a_dimension_must_be_name_and_size(text):
+    assert "is not NAME=SIZE" in run("workload", "show", "tiny", "--dim", text, code=2).stderr
+
+
+def test_other_files_cannot_be_imported(tmp_path):
+    (tmp_path / "net.txt").write_text("")
+    result = run("workload", "import", tmp_path / "net.txt", code=2)
+    assert "give an ONNX file (.onnx) or a layer table (.csv)" in result.stderr
+    assert "no such file" in run("workload", "import", "absent.csv", code=2).stderr
+
+
+def test_the_doctor_finds_this_installation_well():
+    result = run("doctor")
+    assert "all is well" in result.stdout
+    checks = {c["what"]: c["state"] for c in json.loads(run("doctor", "--json").stdout)}
+    assert checks["self-test"] == checks["libraries"] == checks["shelves"] == "ok"
+
+
+def test_the_doctor_reports_what_fails_and_exits_with_1(monkeypatch):
+    def broken():
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr("mohsearch.cli.doctor._numba_cache", broken)
+    result = run("doctor", code=1)
+    assert "PermissionError: read-only" in result.stdout
+    assert "not able to work: compiled-code cache" in result.stderr
+
+
+def test_the_doctor_takes_absent_extras_calmly(monkeypatch):
+    from mohsearch.cli import doctor
+
+    monkeypatch.setattr(doctor, "EXTRAS", {"netcdf": ("no-such-package-anywhere",)})
+    assert "pip install 'mohsearch[netcdf]'" in run("doctor").stdout
