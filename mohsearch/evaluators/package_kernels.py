@@ -115,31 +115,29 @@ def _share_max_min(low, high, demand, bandwidth, rate):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def _share(  # type: ignore[no-untyped-def]
-    k, starts, demand, interface_bandwidth, system_bandwidth, sharing, rate, used
+    k, starts, demand, interface_bandwidth, system_bandwidth, sharing, rate
 ):
-    """Fill each tile's progress rate and each interface's throughput; return the clock's stretch.
+    """Fill each tile's progress rate; return the clock's stretch.
 
     Tiles stand grouped by interface: those of interface ``j`` are ``starts[j]:starts[j + 1]``.
     """
     total = 0.0
     wanted = 0.0
-    interfaces = len(starts) - 1
-    for j in range(interfaces):
+    for j in range(len(starts) - 1):
         asked = 0.0
         for s in range(starts[j], starts[j + 1]):
             asked += demand[s]
         wanted += asked
         if asked <= interface_bandwidth:
-            used[j] = asked
+            total += asked
             for s in range(starts[j], starts[j + 1]):
                 rate[s] = 1.0
         elif sharing == SHARING_MAX_MIN:
-            used[j] = _share_max_min(starts[j], starts[j + 1], demand, interface_bandwidth, rate)
+            total += _share_max_min(starts[j], starts[j + 1], demand, interface_bandwidth, rate)
         else:
-            used[j] = interface_bandwidth
+            total += interface_bandwidth
             for s in range(starts[j], starts[j + 1]):
                 rate[s] = interface_bandwidth / asked if demand[s] > 0.0 else 1.0
-        total += used[j]
     if sharing == SHARING_TWO_PASS:
         return max(1.0, wanted / system_bandwidth)
     if total > system_bandwidth:
@@ -147,8 +145,6 @@ def _share(  # type: ignore[no-untyped-def]
         for s in range(k):
             if demand[s] > 0.0:
                 rate[s] *= factor
-        for j in range(interfaces):
-            used[j] *= factor
     return 1.0
 
 
@@ -184,6 +180,7 @@ def simulate(  # type: ignore[no-untyped-def]
     place,
     work,
     demand_of,
+    flow_of,
     into,
     outof,
     after,
@@ -205,7 +202,9 @@ def simulate(  # type: ignore[no-untyped-def]
     place
         By layer: where it runs, 0..k-1, places grouped by interface as ``starts`` tells.
     work, demand_of
-        By layer: seconds alone, and bytes/s at full speed.
+        By layer: seconds alone, and the bytes/s it counts with at full speed.
+    flow_of
+        By layer: the bytes/s it really moves at full speed; only traced.
     trace
         Shape (segments, 1 + interfaces): if it has rows, each event fills one with the time at
         which the segment ends and the bytes/s of each interface in it. Unused rows keep their
@@ -219,16 +218,13 @@ def simulate(  # type: ignore[no-untyped-def]
     left = np.full(k, np.inf)
     rate = np.ones(k)
     demand = np.zeros(k)
-    used = np.zeros(len(starts) - 1)
     coming = _fill_queues(order, place, into, k, queue, head, waiting)
     for s in range(k):
         if head[s] < head[s + 1] and waiting[queue[head[s]]] == 0:
             _launch(s, queue[head[s]], 0.0, work, demand_of, running, left, demand, start)
     now = 0.0
     for segment in range(n):
-        stretch = _share(
-            k, starts, demand, interface_bandwidth, system_bandwidth, sharing, rate, used
-        )
+        stretch = _share(k, starts, demand, interface_bandwidth, system_bandwidth, sharing, rate)
         step = np.inf
         first = -1
         for s in range(k):
@@ -243,7 +239,11 @@ def simulate(  # type: ignore[no-untyped-def]
             left[s] = max(0.0, left[s] - step * rate[s])
         if len(trace) > 0:
             trace[segment, 0] = now
-            trace[segment, 1:] = used / stretch
+            trace[segment, 1:] = 0.0
+            for j in range(len(starts) - 1):
+                for s in range(starts[j], starts[j + 1]):
+                    if running[s] >= 0:
+                        trace[segment, 1 + j] += flow_of[running[s]] * rate[s] / stretch
         layer = running[first]
         end[layer] = now
         running[first] = -1
@@ -335,7 +335,7 @@ def evaluate_population(  # type: ignore[no-untyped-def]
             work[layer] = row_work[row]
             demand[layer] = row_demand[row]
         latency = simulate(
-            x[:n], place, work, demand, into, outof, after, k, interface_starts[k],
+            x[:n], place, work, demand, demand, into, outof, after, k, interface_starts[k],
             interface_bandwidth, system_bandwidth, sharing, start, end, trace,
         )  # fmt: skip
         busiest = 0.0

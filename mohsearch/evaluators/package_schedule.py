@@ -291,6 +291,7 @@ def schedule_layers(
         place[where],
         work,
         demand.astype(np.float64),
+        moved / work,
         into,
         outof,
         after,

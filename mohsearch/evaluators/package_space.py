@@ -127,13 +127,14 @@ class MohamSpace:
         >>> space.n_var, space.predecessors.tolist(), space.least_energy.tolist()
         (13, [0, 1], [[1], [1], [1]])
         """
-        unique = np.asarray(unique_of_layer, dtype=np.int64)
-        rows = np.asarray(offsets, dtype=np.int64)
-        values = np.asarray(features, dtype=np.float64)
+        # Copies: a read-only array would be another type to the compiled kernels.
+        unique = np.array(unique_of_layer, dtype=np.int64)
+        rows = np.array(offsets, dtype=np.int64)
+        values = np.array(features, dtype=np.float64)
         _check_arrays(unique, predecessors, rows, values, templates, max_instances)
         fixed = None
         if fixed_templates is not None:
-            fixed = np.asarray(fixed_templates, dtype=np.int64)
+            fixed = np.array(fixed_templates, dtype=np.int64)
             if fixed.shape != (max_instances,) or fixed.min() < -1 or fixed.max() >= templates:
                 raise ValueError(f"fixed_templates must hold {max_instances} template numbers")
         counts = np.diff(rows).reshape(-1, templates)[unique]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.evaluators.mapper.table import MappingTable
+from mohsearch.evaluators.package import largest_instance
 from mohsearch.evaluators.package_space import NO_TEMPLATE, MohamSpace
 from mohsearch.problems.moham import MohamProblem, load_architectures
 from mohsearch.problems.moham_options import MohamOptions
@@ -90,10 +91,12 @@ def synthetic_problem(
     options: MohamOptions | None = None,
     *,
     most: int = 6,
+    fitting: bool = False,
 ) -> MohamProblem:
     """Return the moham problem of a real workload and real templates with made-up mappings.
 
-    Needs no mapper; the numbers mean nothing.
+    Needs no mapper; the numbers mean nothing. Under ``fitting`` every mapping stays within the
+    largest instance of its template and every layer has one on each.
     """
     options = options or MohamOptions()
     application = load_application(workload)
@@ -104,9 +107,17 @@ def synthetic_problem(
         templates=len(architectures),
         most=most,
         levels=[len(a.levels) - 1 for a in architectures],
+        unmappable=0.0 if fitting else 0.15,
     )
     names = tuple(a.name for a in architectures)
     table = replace(table, templates=names, layers=application.unique_layers)
+    if fitting:
+        for t, architecture in enumerate(architectures):
+            largest = largest_instance(architecture, t, table)
+            for u in range(application.n_unique):
+                rows = table.rows(u, t)
+                np.minimum(table.size_words[rows], largest.size_words, out=table.size_words[rows])
+                np.minimum(table.fanout[rows], largest.fanout, out=table.fanout[rows])
     return MohamProblem(application, architectures, table, options)
 
 
