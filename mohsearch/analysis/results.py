@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,13 +112,21 @@ def open_tree(folder: Path) -> xr.DataTree:
 
 
 def run_names(tree: xr.DataTree) -> list[str]:
-    """Return the names of all runs in the tree, sorted."""
-    return sorted(name for name, node in tree.children.items() if "objectives" in node.attrs)
+    """Return the names of all runs in the tree, sorted, numbers in them by value."""
+    names = [name for name, node in tree.children.items() if "objectives" in node.attrs]
+    return sorted(
+        names, key=lambda name: [(len(t) * t.isdigit(), t) for t in re.split(r"(\d+)", name)]
+    )
 
 
-def _metrics(dataset: xr.Dataset) -> tuple[Metric, ...]:
-    return tuple(
-        Metric(
+def _metrics(dataset: xr.Dataset, attrs: Mapping[Any, Any]) -> tuple[Metric, ...]:
+    """Return the metrics of a group in the order of their declaration.
+
+    The order of arrays in a Zarr group is that of the file system: it means nothing.
+    """
+    declared = [*_names(attrs.get("metrics") or []), *_names(attrs.get("constraints") or [])]
+    found = {
+        str(name): Metric(
             str(name),
             str(variable.attrs.get("units", "1")),
             str(variable.attrs["sense"]),
@@ -125,7 +134,9 @@ def _metrics(dataset: xr.Dataset) -> tuple[Metric, ...]:
         )
         for name, variable in dataset.data_vars.items()
         if "sense" in variable.attrs
-    )
+    }
+    order = [*(n for n in declared if n in found), *sorted(found.keys() - set(declared))]
+    return tuple(found[name] for name in order)
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -147,7 +158,7 @@ def read_front(tree: xr.DataTree, run: str, *, designs: bool = True) -> Front:
         status = node.attrs.get("status", "unknown")
         raise InputError(f"has no front yet (status: {status})", source=f"run {run}")
     data = node["front"].to_dataset()
-    metrics = _metrics(data)
+    metrics = _metrics(data, tree[run].attrs)
     values = {m.name: np.asarray(data[m.name].values, dtype=np.float64) for m in metrics}
     return _front(tree, run, metrics, values, _designs(data) if designs else ())
 
@@ -247,7 +258,7 @@ def read_histories(folder: Path, patterns: Sequence[str] = ()) -> tuple[History,
             continue
         distinct = np.asarray(ledger["distinct"].values[:count], dtype=np.int64)
         data = tree[name]["archive"].to_dataset().isel(genome_id=slice(0, int(distinct[-1])))
-        metrics = _metrics(data)
+        metrics = _metrics(data, tree[name].attrs)
         values = {m.name: np.asarray(data[m.name].values, dtype=np.float64) for m in metrics}
         front = _front(tree, name, metrics, {m.name: np.zeros(0) for m in metrics})
         evaluations = np.asarray(ledger["evaluations"].values[:count], dtype=np.int64)

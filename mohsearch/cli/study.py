@@ -222,10 +222,8 @@ def _carry_out(loaded: Study, folder: Path, workers: int | None, quiet: bool) ->
     if not quiet:
         _report(outcome, folder)
     if outcome.failed:
-        say(f"{len(outcome.failed)} of {len(outcome.runs)} runs failed:")
-        for failure in outcome.failed:
-            say(f"  {failure.run_id}: {failure.message}")
-        say(f"Once mended, go on with: mohsearch study resume {folder}")
+        say(f"{len(outcome.failed)} of {len(outcome.runs)} runs failed; what was done is kept.")
+        say(f"Once the cause is mended: mohsearch study resume {folder}")
     raise click.exceptions.Exit(outcome.exit_code)
 
 
