@@ -15,6 +15,9 @@ from mohsearch.core.errors import InputError
 from mohsearch.workloads.graph import OpGraph
 from mohsearch.workloads.layer import LayerShape
 
+MAX_LAYER_MACS = 2**53
+"""More could not be counted exactly in floating point."""
+
 
 @dataclass(frozen=True)
 class Tenant:
@@ -119,7 +122,8 @@ class Application:
         Raises
         ------
         InputError
-            If there is no network, or none has an op that runs on a MAC array.
+            If there is no network, none has an op that runs on a MAC array, or a layer is
+            too large to count.
         """
         names: list[str] = []
         layers: list[Layer] = []
@@ -141,6 +145,10 @@ class Application:
                 names.append(label)
         if not layers:
             raise InputError("no network with an op for MAC arrays", source=name)
+        for layer in layers:
+            if layer.shape.macs > MAX_LAYER_MACS:
+                problem = f"{layer.shape.macs:.3g} multiply-accumulates; 2^53 are the limit"
+                raise InputError(problem, source=name, field=layer.name)
         unique: dict[LayerShape, int] = {}
         for layer in layers:
             unique.setdefault(layer.shape, len(unique))
@@ -184,7 +192,7 @@ class Application:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of the whole application."""
-        return int(self.layer_macs.sum())
+        return sum(layer.shape.macs for layer in self.layers)
 
     def predecessors(self, layer: int) -> NDArray[np.int64]:
         """Return the layers that must end before ``layer`` starts."""

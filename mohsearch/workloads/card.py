@@ -14,7 +14,10 @@ Count = Field(default=None, gt=0)
 
 
 class LayerRow(Card):
-    """One mapped op, with the columns of a layer table."""
+    """One mapped op, with the columns of a layer table.
+
+    K and C are totals over the groups; ``predecessors`` defaults to the row above.
+    """
 
     name: str
     type: Literal["conv", "dwconv", "convt", "gemm", "bmm"]

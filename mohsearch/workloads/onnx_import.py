@@ -144,6 +144,8 @@ class _Importer:
         """Enter one node: as ops, as a view, or as a constant."""
         key = (node.domain, node.op_type)
         plain = not node.domain
+        if not any(node.outputs):
+            raise node.fail("has no output")
         if plain and node.op_type in CONTROL_FLOW:
             raise node.fail(
                 "control flow is not supported; export the model without it, or simplify it so "

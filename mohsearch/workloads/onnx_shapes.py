@@ -210,6 +210,8 @@ def _fold_round(model: Any, known: Shapes) -> bool:
 def _fold_node(node: Any, known: Shapes) -> list[Value] | None:
     """Return a node's outputs if they follow from what is known."""
     if node.op_type in {"Shape", "Size"}:
+        if not node.input:
+            return None
         shape = static(known.shapes.get(node.input[0]))
         if shape is None:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,14 @@ from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.workloads.application import Application, Tenant
 from mohsearch.workloads.card import ApplicationCard, NetworkCard
 from mohsearch.workloads.graph import OpGraph
-from mohsearch.workloads.table import graph_from_rows, read_table
+from mohsearch.workloads.table import (
+    DEFAULTS,
+    FOLLOWERS,
+    graph_from_rows,
+    read_table,
+    rows_of,
+    write_table,
+)
 from mohsearch.workloads.transformer import encoder_stack
 
 SHELF = "problems"
@@ -185,6 +193,51 @@ def load_application(
         for i, tenant in enumerate(card.networks)
     ]
     return Application.merge(path.stem, tenants, source=card.source)
+
+
+def save_network(
+    graph: OpGraph, path: Path, *, title: str | None = None, licence: str = ""
+) -> None:
+    """Write the mapped ops of a network as a CSV layer table or a YAML card, by the suffix.
+
+    Vector ops are contracted. :func:`load_network` reads the same loop nests and dependencies
+    back.
+
+    Raises
+    ------
+    InputError
+        If the suffix is neither ``.csv`` nor ``.yaml``, or the file cannot be written.
+    """
+    path = Path(path)
+    try:
+        if path.suffix == ".csv":
+            write_table(graph, path)
+        elif path.suffix == ".yaml":
+            text = _card_text(graph, title or graph.name, licence)
+            path.write_text(text, encoding="utf-8")
+        else:
+            raise InputError("a network is written as .csv or .yaml", source=path)
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=path) from error
+
+
+def _card_text(graph: OpGraph, title: str, licence: str) -> str:
+    """Return a network card with its layers in place; JSON scalars and rows are YAML, too."""
+    lines = [f"title: {json.dumps(title, ensure_ascii=False)}"]
+    lines.append(f"source: {json.dumps(graph.source or 'unknown', ensure_ascii=False)}")
+    if licence:
+        lines.append(f"licence: {json.dumps(licence, ensure_ascii=False)}")
+    lines.append("layers:")
+    for row in rows_of(graph):
+        kept = {
+            column: value
+            for column, value in row.items()
+            if value != DEFAULTS.get(column)
+            and not (column in FOLLOWERS and value == row[FOLLOWERS[column]])
+        }
+        cells = ", ".join(f"{k}: {json.dumps(v, ensure_ascii=False)}" for k, v in kept.items())
+        lines.append(f"  - {{{cells}}}")
+    return "\n".join(lines) + "\n"
 
 
 def _alone(network: OpGraph) -> Application:

@@ -93,6 +93,12 @@ def test_an_application_without_layers_is_refused():
         Tenant(OpGraph("n", [Op("r", "vector", elements=1)], {}), batch=0)
 
 
+def test_a_layer_too_large_to_count_is_refused_by_name():
+    net = OpGraph("n", [gemm_op("big", rows=2**20, columns=2**20, inner=2**20)], {})
+    with pytest.raises(InputError, match=r"x: n/big: 1\.15e\+18 multiply-accumulates"):
+        Application.merge("x", [Tenant(net)])
+
+
 def test_an_encoder_layer_waits_for_attention_before_its_feed_forward_part():
     card = TransformerCard(hidden=8, heads=2, layers=2, sequence=4, intermediate=12, batch=3)
     net = encoder_stack(card, "enc")

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mohsearch.core.errors import InputError, MissingExtraError, UnknownNameError
 from mohsearch.workloads import onnx_file
 from mohsearch.workloads.onnx_import import import_model, read_onnx
+from mohsearch.workloads.transformer import TransformerCard, encoder_stack
 from mohsearch.workloads.zoo import load_application, load_network
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -154,6 +155,58 @@ def test_a_shape_computation_makes_no_dependency():
     assert net.mapped_predecessors() == {"first": (), "second": ()}
     assert net["second"].shape.N == 8
     assert [op.name for op in net.ops] == ["first", "second"]
+
+
+def exported_encoder(card):
+    """Return one encoder layer as exporters write it: reshapes computed from the input's shape."""
+    hidden, heads, inner = card.hidden, card.heads, card.intermediate
+    nodes, given = [], [constant("zero", np.int64(0)), constant("one", np.int64(1))]
+    given += [constant("axes", [0]), constant("heads", [heads]), constant("rest", [-1])]
+    given.append(constant("hidden", [hidden]))
+    for axis, name in (("zero", "batch"), ("one", "tokens")):
+        nodes += [
+            node("Shape", ["x"], [f"{name}.shape"]),
+            node("Gather", [f"{name}.shape", axis], [f"{name}.size"]),
+            node("Unsqueeze", [f"{name}.size", "axes"], [name]),
+        ]
+    nodes.append(node("Concat", ["batch", "tokens", "heads", "rest"], ["split"], axis=0))
+    nodes.append(node("Concat", ["batch", "tokens", "hidden"], ["merged"], axis=0))
+
+    def linear(name, x, inputs, outputs):
+        given.append(weight(f"{name}.w", inputs, outputs))
+        nodes.append(node("MatMul", [x, f"{name}.w"], [name], name))
+        return name
+
+    for name, turn in (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3])):
+        linear(name, "x", hidden, hidden)
+        nodes.append(node("Reshape", [name, "split"], [f"{name}.split"]))
+        nodes.append(node("Transpose", [f"{name}.split"], [f"{name}.heads"], perm=turn))
+    nodes += [
+        node("MatMul", ["query.heads", "key.heads"], ["scores"], "scores"),
+        node("Softmax", ["scores"], ["softmax"], axis=-1),
+        node("MatMul", ["softmax", "value.heads"], ["context"], "context"),
+        node("Transpose", ["context"], ["turned"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["turned", "merged"], ["flat"]),
+    ]
+    linear("output", "flat", hidden, hidden)
+    nodes.append(node("Add", ["output", "x"], ["stream"]))
+    linear("up", "stream", hidden, inner)
+    nodes.append(node("Relu", ["up"], ["bent"]))
+    linear("down", "bent", inner, hidden)
+    nodes.append(node("Add", ["down", "stream"], ["y"]))
+    return model(nodes, [info("x", ("batch", "tokens", hidden))], given)
+
+
+def test_an_exported_encoder_equals_the_one_built_from_its_hyper_parameters():
+    card = TransformerCard(hidden=12, heads=3, layers=1, sequence=7, intermediate=20, batch=2)
+    built = encoder_stack(card, "built")
+    net = import_model(exported_encoder(card), name="net", dims={"batch": 2, "tokens": 7})
+    assert net.macs == built.macs
+    for op in net.mapped_ops:
+        assert op.shape == built[f"layer0.{op.name}"].shape
+        assert {f"layer0.{p}" for p in net.mapped_predecessors()[op.name]} == set(
+            built.mapped_predecessors()[f"layer0.{op.name}"]
+        )
 
 
 def test_shapes_may_stand_in_the_file_alone():

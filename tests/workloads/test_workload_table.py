@@ -10,6 +10,7 @@ from mohsearch.core.errors import InputError
 from mohsearch.workloads.graph import Op, OpGraph
 from mohsearch.workloads.layers import bmm_op, conv_op, gemm_op
 from mohsearch.workloads.table import parse_table, read_table, write_table
+from mohsearch.workloads.zoo import load_network, save_network
 
 HEADER = "name,type,N,K,C,Y,X,R,S,stride,pad,groups,predecessors\n"
 GOOD = (
@@ -144,16 +145,26 @@ def mapped_ops(draw, name):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".yaml"])
 @given(data=st.data())
-def test_a_network_survives_the_round_trip_through_csv(data, tmp_path_factory):
+def test_a_network_survives_the_round_trip_through_a_file(suffix, data, tmp_path_factory):
     n = data.draw(st.integers(1, 6))
     ops = [data.draw(mapped_ops(f"n{i}")) for i in range(n)]
     before = {f"n{i}": [f"n{p}" for p in range(i) if data.draw(st.booleans())] for i in range(n)}
     net = OpGraph("net", ops, before)
-    path = tmp_path_factory.mktemp("csv") / "net.csv"
-    write_table(net, path)
-    again = read_table(path)
-    assert again == net
+    path = tmp_path_factory.mktemp("saved") / f"net{suffix}"
+    save_network(net, path, title="A: title")
+    again = load_network(path)
+    assert again.digest() == net.digest()
+    assert again.ops == net.ops
+
+
+def test_a_network_is_written_as_a_table_or_a_card_only(tmp_path):
+    net = OpGraph("net", [gemm_op("a", rows=1, columns=2, inner=3)], {})
+    with pytest.raises(InputError, match=r"written as \.csv or \.yaml"):
+        save_network(net, tmp_path / "net.txt")
+    with pytest.raises(InputError, match="No such file"):
+        save_network(net, tmp_path / "none" / "net.csv")
 
 
 def test_vector_ops_are_contracted_on_the_way_out(tmp_path):
