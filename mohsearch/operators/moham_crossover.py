@@ -16,6 +16,7 @@ from mohsearch.operators.moham_kernels import (
     draw,
     drop_idle,
     genomes_copy,
+    inner,
     retemplate,
 )
 
@@ -88,7 +89,7 @@ class InstanceCrossover(Crossover):  # type: ignore[misc]
         return children
 
 
-@njit(cache=True, nogil=True)
+@inner
 def splice_order(first, second, cut, child, taken):  # type: ignore[no-untyped-def]
     """Write to ``child`` the head of ``first`` up to ``cut`` and the rest as in ``second``."""
     taken[:] = False
@@ -116,7 +117,7 @@ def _cross_orders(S, A, B, rng):  # type: ignore[no-untyped-def]
         splice_order(b, a, cut, B[i, :n], taken)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def take_mappings(S, child, donor_mapping, donor, cut):  # type: ignore[no-untyped-def]
     """Give ``child`` the donor's mappings of the layers at positions ``cut`` and later."""
     n = S.n
@@ -144,7 +145,7 @@ def _cross_mappings(S, A, B, rng):  # type: ignore[no-untyped-def]
         take_mappings(S, B[i], a, A[i], cut)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def receive_instance(S, child, donor, slot, keep, load, rng):  # type: ignore[no-untyped-def]
     """Bring the donor's instance at ``slot``, with its layers, into ``child``."""
     n = S.n

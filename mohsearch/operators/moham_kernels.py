@@ -19,6 +19,15 @@ from numpy.typing import NDArray
 
 from mohsearch.evaluators.package_space import MohamSpace
 
+_INNER: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+inner = njit(**_INNER)
+"""Compiles a function that only compiled code calls: without the costly door from Python."""
+
 
 class Arrays(NamedTuple):
     """The arrays of a :class:`MohamSpace` that compiled code reads."""
@@ -60,19 +69,19 @@ def genomes_copy(X: NDArray[Any]) -> NDArray[np.int64]:
     return np.array(X, dtype=np.int64, order="C", copy=True)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner
 def draw(rng, k):  # type: ignore[no-untyped-def]
     """Return a uniform integer of 0..k-1 (k far below 2**53)."""
     return int(rng.random() * k)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def template_of(S, x, layer):  # type: ignore[no-untyped-def]
     """Return the template on which a layer runs."""
     return x[3 * S.n + x[2 * S.n + layer]]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def transformed(S, layer, source, index, target):  # type: ignore[no-untyped-def]
     """Return the candidate on template ``target`` most like candidate ``index`` of ``source``."""
     if source == target:
@@ -81,7 +90,7 @@ def transformed(S, layer, source, index, target):  # type: ignore[no-untyped-def
     return S.transform[row, target]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def count_loads(S, x, load):  # type: ignore[no-untyped-def]
     """Write the number of layers of each slot to ``load``."""
     load[:] = 0
@@ -89,7 +98,7 @@ def count_loads(S, x, load):  # type: ignore[no-untyped-def]
         load[x[2 * S.n + layer]] += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def drop_idle(S, x, load):  # type: ignore[no-untyped-def]
     """Take the template from slots without layers (never under fixed hardware)."""
     if not S.fixed:
@@ -98,7 +107,7 @@ def drop_idle(S, x, load):  # type: ignore[no-untyped-def]
                 x[3 * S.n + s] = -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def append_tile(S, x, slot):  # type: ignore[no-untyped-def]
     """Give a slot the last tile, all others keeping their relative order."""
     first = 3 * S.n + S.m
@@ -109,7 +118,7 @@ def append_tile(S, x, slot):  # type: ignore[no-untyped-def]
     x[first + slot] = S.m - 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def other_slot(S, x, layer, avoid, also, rng):  # type: ignore[no-untyped-def]
     """Return a random instance on which a layer can be mapped, none of two slots; -1 if none."""
     count = 0
@@ -129,7 +138,7 @@ def other_slot(S, x, layer, avoid, also, rng):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def has_other_slot(S, x, layer, avoid):  # type: ignore[no-untyped-def]
     """Say whether another instance than ``avoid`` could run a layer."""
     for s in range(S.m):
@@ -139,7 +148,7 @@ def has_other_slot(S, x, layer, avoid):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner
 def move_layer(S, x, layer, slot, load):  # type: ignore[no-untyped-def]
     """Assign a layer to a slot whose template can run it, with mapping transform."""
     n = S.n
@@ -150,7 +159,7 @@ def move_layer(S, x, layer, slot, load):  # type: ignore[no-untyped-def]
     load[slot] += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def pick_slot(load, least, rng):  # type: ignore[no-untyped-def]
     """Return a random slot with at least ``least`` layers; -1 if there is none."""
     count = 0
@@ -168,7 +177,7 @@ def pick_slot(load, least, rng):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def retemplate(S, x, slot, template, keep, load, rng):  # type: ignore[no-untyped-def]
     """Give an instance another template; its layers undergo mapping transform.
 

@@ -16,7 +16,7 @@ from pymoo.core.crossover import Crossover
 from pymoo.core.mutation import Mutation
 
 from mohsearch.evaluators.package_space import MohamSpace
-from mohsearch.operators.moham_kernels import arrays_of, genomes_copy
+from mohsearch.operators.moham_kernels import arrays_of, genomes_copy, inner
 from mohsearch.operators.moham_sampling import random_packages
 
 
@@ -187,7 +187,7 @@ def _decode(S, keys, genomes, fixed, spare):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _decode_order(S, key, x, waiting, ready):  # type: ignore[no-untyped-def]
     count = 0
     for layer in range(S.n):
@@ -213,7 +213,7 @@ def _decode_order(S, key, x, waiting, ready):  # type: ignore[no-untyped-def]
                 count += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _settle(S, x, used):  # type: ignore[no-untyped-def]
     """Step 4 of :func:`decode_keys`; False if it has to start again."""
     n, m = S.n, S.m

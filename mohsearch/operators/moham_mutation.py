@@ -16,6 +16,7 @@ from mohsearch.operators.moham_kernels import (
     draw,
     drop_idle,
     genomes_copy,
+    inner,
     move_layer,
     other_slot,
     pick_slot,
@@ -184,7 +185,7 @@ class TemplateMutation(Mutation):  # type: ignore[misc]
         return children
 
 
-@njit(cache=True, nogil=True)
+@inner
 def next_layer(rng, layer, rate):  # type: ignore[no-untyped-def]
     """Return the next layer hit when every layer is, independently, with probability ``rate``.
 
@@ -196,7 +197,7 @@ def next_layer(rng, layer, rate):  # type: ignore[no-untyped-def]
     return layer + 1 + int(min(gap, 1e15))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def swap_in_order(S, x, place, i, rng):  # type: ignore[no-untyped-def]
     """Scheduling mutation of the layer at position ``i``; ``place`` is the inverse of the order."""
     layer = x[i]
@@ -229,7 +230,7 @@ def _mutate_orders(S, X, rate, rng):  # type: ignore[no-untyped-def]
                 i = next_layer(rng, i, rate)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def change_mapping(S, x, layer, rng):  # type: ignore[no-untyped-def]
     """Draw another mapping for a layer, if it has one."""
     count = S.candidates[layer, template_of(S, x, layer)]
@@ -252,7 +253,7 @@ def _mutate_mappings(S, X, rate, rng):  # type: ignore[no-untyped-def]
                 layer = next_layer(rng, layer, rate)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def change_slot(S, x, layer, load, rng):  # type: ignore[no-untyped-def]
     """Move a layer to another instance, if there is one that can run it."""
     old = x[2 * S.n + layer]

@@ -11,7 +11,7 @@ from pymoo.core.sampling import Sampling
 
 from mohsearch.core.errors import InfeasibleError
 from mohsearch.evaluators.package_space import MohamSpace
-from mohsearch.operators.moham_kernels import arrays_of, draw
+from mohsearch.operators.moham_kernels import arrays_of, draw, inner
 
 SPREADS = (0.0, 2.0, 8.0)
 """How unevenly the networks of the application advance in a random order: standard deviation of
@@ -163,7 +163,7 @@ def _random_orders(S, X, network, weight, spreads, rng):  # type: ignore[no-unty
                     count += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _uncovered(S, x, rng):  # type: ignore[no-untyped-def]
     """Return a random layer that no instance can run, -1 if there is none."""
     found = -1
@@ -182,7 +182,7 @@ def _uncovered(S, x, rng):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _draw_templates(S, x, rng):  # type: ignore[no-untyped-def]
     """Fill slots from 0 with random templates that can run all layers together."""
     n = S.n
@@ -213,7 +213,7 @@ def _draw_templates(S, x, rng):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _assign_layers(S, x, load, rng):  # type: ignore[no-untyped-def]
     """Give every layer a random instance that can run it, and every instance a layer."""
     n = S.n
