@@ -71,7 +71,7 @@ def describe_failure(error: BaseException) -> str:
     """Return why something failed: the message of our errors, type and message of others."""
     if isinstance(error, MohsearchError):
         return str(error)
-    return f"{type(error).__name__}: {error}"
+    return ": ".join(filter(None, [type(error).__name__, str(error)]))
 
 
 def note_failure(study: Study, run: PlannedRun, folder: OutputFolder, reason: str) -> None:

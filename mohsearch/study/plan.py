@@ -172,7 +172,7 @@ def _cells(study: Study) -> Iterator[Cell]:
                 for portfolio in spec.portfolios:
                     chosen = (problem.portfolios, engine.portfolios)
                     if all(labels is None or portfolio.title in labels for labels in chosen):
-                        for seed in spec.seed_list():
+                        for seed in spec.seeds:
                             yield problem, workload, engine, portfolio, seed
 
 

@@ -4,12 +4,43 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from mohsearch.core.cards import Card
 
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=60)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
+MAX_SEEDS = 10_000
+
+
+def _counted(value: Any) -> Any:
+    """Return the seeds 1, 2, ... where a number of them is given."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= MAX_SEEDS:
+            raise ValueError(f"a number of seeds must be between 1 and {MAX_SEEDS}, got {value}")
+        return tuple(range(1, value + 1))
+    return value
+
+
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
+    Field(min_length=1, max_length=MAX_SEEDS),
+    BeforeValidator(_counted),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS},
+                {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+            ]
+        }
+    ),
+]
 
 
 class ProblemEntry(Card):
@@ -167,8 +198,8 @@ class StudySpec(Card):
     portfolios: tuple[PortfolioEntry, ...] = Field(
         min_length=1, description="Sets of variation operators."
     )
-    seeds: int | tuple[Seed, ...] = Field(
-        default=1,
+    seeds: Seeds = Field(
+        default=(1,),
         description="Seeds of the repetitions, or how many there are (then 1, 2, ...).",
     )
     budget: BudgetEntry = Field(description="Length of each run.")
@@ -178,13 +209,8 @@ class StudySpec(Card):
 
     @field_validator("seeds")
     @classmethod
-    def _some_seeds(cls, value: int | tuple[int, ...]) -> int | tuple[int, ...]:
-        if isinstance(value, int):
-            if not 1 <= value <= 10_000:
-                raise ValueError(f"a number of seeds must be between 1 and 10000, got {value}")
-        elif not value:
-            raise ValueError("at least one seed is needed")
-        elif len(set(value)) != len(value):
+    def _seeds_differ(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(value)) != len(value):
             raise ValueError("a seed stands twice")
         return value
 
@@ -198,12 +224,6 @@ class StudySpec(Card):
         if len(set(self.workloads)) != len(self.workloads):
             raise ValueError("workloads: one stands twice")
         return self
-
-    def seed_list(self) -> tuple[int, ...]:
-        """Return the seeds of the repetitions."""
-        if isinstance(self.seeds, int):
-            return tuple(range(1, self.seeds + 1))
-        return self.seeds
 
     def decisive(self) -> dict[str, Any]:
         """Return what the results depend on: everything but prose and the executor."""

@@ -67,7 +67,9 @@ def test_the_front_is_the_non_dominated_set_of_all_evaluated_genomes(cases, stud
     feasible = archive["excess_weight"].values <= 0
     F = -np.column_stack([archive["profit_a"].values, archive["profit_b"].values])[feasible]
     expected = {tuple(row) for row in moocore.filter_dominated(F)}
-    ours = {(-a, -b) for a, b in zip(front["profit_a"].values, front["profit_b"].values)}
+    ours = {
+        (-a, -b) for a, b in zip(front["profit_a"].values, front["profit_b"].values, strict=True)
+    }
     assert ours == expected
     rows = front["genome"].values
     assert np.array_equal(rows, archive["genome"].values[front["genome_id"].values])
