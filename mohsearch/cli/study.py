@@ -51,23 +51,13 @@ def list_(as_json: bool) -> None:
         except InputError as error:
             rows.append({"name": name, "title": f"(not valid: {error})", "runs": None})
             continue
-        rows.append({"name": name, "title": spec.title, "runs": _run_count(spec)})
+        rows.append({"name": name, "title": spec.title, "runs": len(spec.cells())})
     if as_json:
         click.echo(to_json(rows))
         return
     table = [[str(r["name"]), figure_text(r["runs"]), str(r["title"])] for r in rows]
     print_table(["name", "runs", "title"], table, numeric=[1])
     click.echo("\nRun one: mohsearch study run NAME --output DIR")
-
-
-def _run_count(spec: Any) -> int:
-    pairs = sum(
-        1
-        for entry in spec.engines
-        for portfolio in spec.portfolios
-        if entry.portfolios is None or portfolio.title in entry.portfolios
-    )
-    return len(spec.problems) * len(spec.workloads) * pairs * len(spec.seed_list())
 
 
 @study.command(epilog=example("mohsearch study show smoke"))
@@ -96,7 +86,7 @@ def show(name: str) -> None:
             "seeds": figure_text(list(spec.seed_list())),
             "budget": f"{spec.budget.population} individuals x {spec.budget.generations} "
             f"generations per run{steady}",
-            "runs": _run_count(spec),
+            "runs": len(spec.cells()),
             "file": loaded.source,
         }
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ def plan_study(study: Study) -> Plan:
     """
     check_names(study)
     spec = study.spec
-    cells = list(_cells(study))
+    cells = spec.cells()
     ids = Counter(_run_id(*cell) for cell in cells)
     decisive = spec.decisive()
     runs = []
@@ -159,21 +159,6 @@ def plan_study(study: Study) -> Plan:
         run_id = name if ids[name] == 1 else f"{name}-{digest[:8]}"
         runs.append(PlannedRun(run_id, problem, workload, engine, portfolio, seed, digest))
     return Plan(study, tuple(runs), content_digest(decisive))
-
-
-Cell = tuple[ProblemEntry, str, EngineEntry, PortfolioEntry, int]
-
-
-def _cells(study: Study) -> Iterator[Cell]:
-    spec = study.spec
-    for problem in spec.problems:
-        for workload in spec.workloads:
-            for engine in spec.engines:
-                for portfolio in spec.portfolios:
-                    chosen = (problem.portfolios, engine.portfolios)
-                    if all(labels is None or portfolio.title in labels for labels in chosen):
-                        for seed in spec.seeds:
-                            yield problem, workload, engine, portfolio, seed
 
 
 def _run_id(
@@ -208,7 +193,7 @@ def check_names(study: Study) -> None:
         _check_engine(study, i, objectives)
     for i in range(len(spec.portfolios)):
         _check_portfolio(study, i)
-    if not any(_cells(study)):
+    if not spec.cells():
         raise InputError("no problem and engine share a portfolio", source=source)
 
 

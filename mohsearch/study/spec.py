@@ -175,6 +175,10 @@ class ExecutorEntry(Card):
     )
 
 
+Cell = tuple[ProblemEntry, str, EngineEntry, PortfolioEntry, int]
+"""Problem, workload, engine, portfolio and seed of one run."""
+
+
 class StudySpec(Card):
     """One study: the product of its problems, workloads, engines, portfolios and seeds."""
 
@@ -224,6 +228,25 @@ class StudySpec(Card):
         if len(set(self.workloads)) != len(self.workloads):
             raise ValueError("workloads: one stands twice")
         return self
+
+    def seed_list(self) -> tuple[int, ...]:
+        """Return the seeds of the repetitions."""
+        return self.seeds
+
+    def cells(self) -> list[Cell]:
+        """Return what each run consists of, in the order of the file."""
+        return [
+            (problem, workload, engine, portfolio, seed)
+            for problem in self.problems
+            for workload in self.workloads
+            for engine in self.engines
+            for portfolio in self.portfolios
+            if all(
+                labels is None or portfolio.title in labels
+                for labels in (problem.portfolios, engine.portfolios)
+            )
+            for seed in self.seeds
+        ]
 
     def decisive(self) -> dict[str, Any]:
         """Return what the results depend on: everything but prose and the executor."""
