@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -137,6 +138,10 @@ class Level:
         """Return the fan-out axes for a convolution or, with ``gemm``, for a matrix product."""
         return self.gemm_fanout if gemm and self.gemm_fanout is not None else self.fanout
 
+    def max_fanout(self, *, gemm: bool = False) -> int:
+        """Return the most instances of the next level below one instance."""
+        return prod(axis.limit for axis in self.axes(gemm=gemm))
+
     def rows(self, size_words: ArrayLike) -> NDArray[np.int64]:
         """Return the rows that ``size_words`` words take."""
         size = np.asarray(size_words, dtype=np.int64)
@@ -206,11 +211,7 @@ class Architecture:
     @property
     def max_macs(self) -> int:
         """Multiply-accumulate units of the largest instance."""
-        product = 1
-        for level in self.levels:
-            for axis in level.fanout:
-                product *= axis.limit
-        return product
+        return prod(level.max_fanout() for level in self.levels)
 
     def level_index(self, name: str) -> int:
         """Return the position of a level, 0 for the memory.

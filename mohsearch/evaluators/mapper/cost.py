@@ -129,7 +129,8 @@ def mapping_cost(
     ValueError
         If the levels do not match.
     InfeasibleError
-        If a level does not hold its tiles; the message names the level.
+        If a level does not hold its tiles or has fewer instances below it than the mapping uses;
+        the message names the level.
 
     Examples
     --------
@@ -144,6 +145,7 @@ def mapping_cost(
     >>> cost.mac_instances, cost.cycles, cost.bottleneck
     (168, 602112, 'compute')
     """
+    _check_levels(architecture, mapping)
     counts = count_accesses(mapping, layer_tensors(layer), rules)
     if sizes_words is None:
         sizes_words = minimal_sizes(
@@ -217,18 +219,26 @@ def check_capacity(
 ) -> None:
     """Raise where a mapping does not fit.
 
+    Capacities and fan-outs are checked; which loops a template's rules allow is not.
+
     Raises
     ------
     ValueError
         If the levels of mapping and architecture differ.
     InfeasibleError
-        If a level does not hold its tiles.
+        If a level does not hold its tiles or has too few instances below it.
     """
+    _check_levels(architecture, counts.mapping)
     names = [level.name for level in architecture.levels]
-    if [level.name for level in counts.mapping.levels] != names:
-        raise ValueError(f"the mapping's levels are not those of {architecture.name}: {names}")
     if len(sizes_words) != len(names):
         raise ValueError(f"{len(sizes_words)} sizes for {len(names)} levels")
+    for level, loops in zip(architecture.levels, counts.mapping.levels, strict=True):
+        available = max(level.max_fanout(gemm=False), level.max_fanout(gemm=True))
+        if loops.fanout > available:
+            raise InfeasibleError(
+                f"{architecture.name}: {level.name} has {available} instances below it, the mapping"
+                f" uses {loops.fanout}"
+            )
     for index in range(1, len(names)):
         used = counts.used_words(index) * (2 if double_buffered else 1)
         if used > sizes_words[index]:
@@ -236,6 +246,12 @@ def check_capacity(
                 f"{architecture.name}: {names[index]} of {sizes_words[index]} words cannot hold"
                 f" {used} words of tiles"
             )
+
+
+def _check_levels(architecture: Architecture, mapping: Mapping) -> None:
+    names = [level.name for level in architecture.levels]
+    if [level.name for level in mapping.levels] != names:
+        raise ValueError(f"the mapping's levels are not those of {architecture.name}: {names}")
 
 
 def network_energy_pj(architecture: Architecture, counts: NestCounts) -> float:

@@ -60,12 +60,15 @@ class CountRules:
     ----------
     halos
         ``timeloop`` credits the overlap between neighbouring tiles only in runs of equal steps
-        along one coordinate; ``exact`` credits the true overlap at every step.
+        along one coordinate; ``exact`` credits the true overlap at every step; ``innermost``
+        credits the innermost loop alone, in which all steps are equal. Timeloop judges each loop by
+        its first two iterations and so takes some turns of outer loops for equal steps that are
+        none; ``innermost`` never counts less than ``exact``.
     zero_fill
         Whether a level pays a write for the first, all-zero tile of each output it accumulates.
     """
 
-    halos: Literal["timeloop", "exact"] = "timeloop"
+    halos: Literal["timeloop", "exact", "innermost"] = "timeloop"
     zero_fill: bool = True
 
 
@@ -323,6 +326,8 @@ def _fills(nest: _Nest, tensor: Tensor, level: int, rules: CountRules) -> int:
         repeated = shift if repeated is None else repeated
         if exact:
             new = tile - prod(max(e - abs(s), 0) for s, e in zip(shift, extents, strict=True))
+        elif rules.halos == "innermost" and any(rewound):
+            new = tile
         else:
             new = _slid_words(shift, extents, tile) if shift == repeated else tile
         total += advances * (loop.bound - 1) * new
