@@ -143,19 +143,10 @@ class Application:
                 ]
                 before += [[start + rank[p] for p in row] for row in rows]
                 names.append(label)
-        if not layers:
-            raise InputError("no network with an op for MAC arrays", source=name)
-        for layer in layers:
-            if layer.shape.macs > MAX_LAYER_MACS:
-                problem = f"{layer.shape.macs:.3g} multiply-accumulates; 2^53 are the limit"
-                raise InputError(problem, source=name, field=layer.name)
+        _check_layers(layers, name)
         unique: dict[LayerShape, int] = {}
         for layer in layers:
             unique.setdefault(layer.shape, len(unique))
-        after: list[list[int]] = [[] for _ in layers]
-        for node, row in enumerate(before):
-            for earlier in row:
-                after[earlier].append(node)
         return cls(
             name,
             tuple(names),
@@ -164,7 +155,7 @@ class Application:
             _frozen([unique[layer.shape] for layer in layers]),
             _frozen([layer.network for layer in layers]),
             *_rows_to_csr(before),
-            *_rows_to_csr(after),
+            *_rows_to_csr(_reversed(before)),
             _depths(before),
             source,
         )
@@ -226,6 +217,25 @@ class Application:
             "longest_chain": self.longest_chain,
             "macs": self.macs,
         }
+
+
+def _check_layers(layers: Sequence[Layer], name: str) -> None:
+    """Raise if there is no layer, or one too large to count."""
+    if not layers:
+        raise InputError("no network with an op for MAC arrays", source=name)
+    for layer in layers:
+        if layer.shape.macs > MAX_LAYER_MACS:
+            problem = f"{layer.shape.macs:.3g} multiply-accumulates; 2^53 are the limit"
+            raise InputError(problem, source=name, field=layer.name)
+
+
+def _reversed(before: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the successors of each node, given its predecessors."""
+    after: list[list[int]] = [[] for _ in before]
+    for node, row in enumerate(before):
+        for earlier in row:
+            after[earlier].append(node)
+    return after
 
 
 def _label(tenant: Tenant, replica: int, taken: Sequence[str]) -> str:

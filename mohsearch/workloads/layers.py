@@ -6,7 +6,7 @@ import math
 
 from mohsearch.workloads.graph import Op
 from mohsearch.workloads.layer import LayerShape
-from mohsearch.workloads.windows import output_size, transposed_phases, transposed_size
+from mohsearch.workloads.windows import Phase, output_size, transposed_phases, transposed_size
 
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
@@ -92,42 +92,34 @@ def transposed_conv_ops(
     [2569011200]
     """
     _check_groups(groups, filters, channels)
-    begin, end = pads[:2], pads[2:]
-    axes = []
-    for axis in (0, 1):
-        given = (kernel[axis], stride[axis], dilation[axis])
-        length = transposed_size(
-            image[axis], *given, (begin[axis], end[axis]), output_padding[axis]
+    rows, columns = (
+        _phases(
+            image[axis], kernel[axis], stride[axis], dilation[axis],
+            (pads[axis], pads[axis + 2]), output_padding[axis],
         )
-        axes.append(transposed_phases(length, *given, begin[axis]))
+        for axis in (0, 1)
+    )  # fmt: skip
     shapes = [
         LayerShape(
             N=batch,
             G=groups,
-            K=filters // groups * rows.phases * columns.phases,
+            K=filters // groups * down.phases * across.phases,
             C=channels // groups,
-            P=rows.outputs,
-            Q=columns.outputs,
-            R=rows.taps,
-            S=columns.taps,
+            P=down.outputs,
+            Q=across.outputs,
+            R=down.taps,
+            S=across.taps,
             dilation_h=_tap_step(stride[0], dilation[0]),
             dilation_w=_tap_step(stride[1], dilation[1]),
         )
-        for rows in axes[0]
-        for columns in axes[1]
+        for down in rows
+        for across in columns
     ]
     kind = "dwconv" if groups > 1 and groups == channels else "conv"
+    names = [name] if len(shapes) == 1 else [f"{name}.{i}" for i in range(len(shapes))]
     return [
-        Op(
-            name if len(shapes) == 1 else f"{name}.{i}",
-            kind,
-            shape,
-            image[0],
-            image[1],
-            _window_pads(image, shape),
-            "ConvTranspose",
-        )
-        for i, shape in enumerate(shapes)
+        Op(label, kind, shape, *image, _window_pads(image, shape), "ConvTranspose")
+        for label, shape in zip(names, shapes, strict=True)
     ]
 
 
@@ -159,6 +151,14 @@ def bmm_op(
 def _check_groups(groups: int, filters: int, channels: int) -> None:
     if groups < 1 or filters % groups or channels % groups:
         raise ValueError(f"{groups} groups do not divide {filters} filters and {channels} channels")
+
+
+def _phases(
+    size: int, kernel: int, stride: int, dilation: int, pads: Pair, output_padding: int
+) -> tuple[Phase, ...]:
+    """Return the phases of one axis of a transposed convolution."""
+    length = transposed_size(size, kernel, stride, dilation, pads, output_padding)
+    return transposed_phases(length, kernel, stride, dilation, pads[0])
 
 
 def _tap_step(stride: int, dilation: int) -> int:

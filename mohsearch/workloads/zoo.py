@@ -53,7 +53,7 @@ def find_network(
     ``base`` is the folder that paths are relative to (default: the working directory); ``source``
     and ``field`` say in errors where the name was written.
     """
-    return (catalog or Catalog.around()).resolve(
+    path = (catalog or Catalog.around()).resolve(
         SHELF,
         str(name_or_path),
         folder=NETWORKS,
@@ -63,6 +63,10 @@ def find_network(
         source=source,
         field=field,
     )
+    if path.suffix not in SUFFIXES:
+        problem = f"{path} is no network file; they end in {', '.join(SUFFIXES)}"
+        raise InputError(problem, source=source, field=field)
+    return path
 
 
 def load_network(
@@ -172,9 +176,7 @@ def load_application(
     text = str(name_or_path)
     place: dict[str, Any] = {"base": base, "source": source, "field": field}
     path = _find_application(text, catalog, place)
-    if path.suffix != ".yaml":
-        return _alone(load_network(text, catalog, **place))
-    data = read_yaml(path)
+    data = read_yaml(path) if path.suffix == ".yaml" else None
     if not (isinstance(data, dict) and "networks" in data):
         return _alone(load_network(text, catalog, **place))
     card = validate(ApplicationCard, data, source=path)

@@ -238,6 +238,13 @@ def test_a_wrong_application_card_says_which_field(tmp_path, text, problem):
         load_application(path)
 
 
+@pytest.mark.parametrize("load", [load_network, load_application])
+def test_a_file_of_another_format_is_refused(tmp_path, load):
+    (tmp_path / "net.txt").write_text("hello")
+    with pytest.raises(InputError, match=r"net\.txt is no network file; they end in \.yaml"):
+        load(tmp_path / "net.txt")
+
+
 def test_onnx_options_are_refused_where_they_mean_nothing():
     with pytest.raises(InputError, match="dims and vector_ops are for ONNX files"):
         load_network("resnet50", dims={"batch": 1})
