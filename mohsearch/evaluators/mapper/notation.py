@@ -105,7 +105,8 @@ def parse_mapping(text: str, *, source: str | None = None, field: str | None = N
     """Read a mapping: levels outermost first, split by ``|``.
 
     A level is ``NAME[TENSORS] loops over time // loops over space``; a loop is a dimension, a bound
-    and, for a spatial one, ``X`` or ``Y``. Tensors are single letters.
+    and, for a spatial one, ``X`` or ``Y``. Tensors are single letters. What follows ``#`` is a
+    comment.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def parse_mapping(text: str, *, source: str | None = None, field: str | None = N
         If the text is no mapping; the message quotes the part that is wrong.
     """
     levels = []
-    for part in text.split("|"):
+    for part in text.partition("#")[0].split("|"):
         match = _LEVEL.fullmatch(part)
         if match is None:
             message = f"no mapping level: {part.strip()!r} (NAME[TENSORS] loops // spatial loops)"

@@ -1,0 +1,311 @@
+"""Exact layer mapper: the complete Pareto set over a layer's mapping space, with its proof."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mohsearch.core.errors import InfeasibleError, InputError
+from mohsearch.evaluators.mapper import kernels as kn
+from mohsearch.evaluators.mapper import walk as wk
+from mohsearch.evaluators.mapper.front import CYCLES, EDP, ENERGY, PARETO, Front, new_front
+from mohsearch.evaluators.mapper.notation import format_mapping
+from mohsearch.evaluators.mapper.space import MappingSpace, build_space, padded_layers
+from mohsearch.evaluators.mapper.translate import (
+    MapperOptions,
+    new_state,
+    padding_note,
+    slots_of,
+    tables_of,
+    write_mapping,
+)
+from mohsearch.hardware.architecture import Architecture
+from mohsearch.workloads.layer import LayerShape
+
+_KIND = {"pareto": PARETO, "edp": EDP, "energy": ENERGY, "cycles": CYCLES}
+
+
+@dataclass(frozen=True)
+class MappingFront:
+    """Pareto-optimal mappings of one layer on one architecture, fastest first.
+
+    ``n`` mappings, ``L`` on-chip levels, outermost first.
+
+    Attributes
+    ----------
+    architecture
+        Name of the architecture.
+    layer
+        The layer as asked for; mappings of padded variants say so in their notation.
+    cycles, energy_pj, area_um2
+        Shape (n,): the objectives, each at the mapping's own least hardware.
+    fixed_energy_pj
+        Shape (n,): energy of MACs, networks and memory.
+    dram_read_bytes, dram_write_bytes
+        Shape (n,).
+    reads, writes
+        Shape (n, L): row accesses of all instances of a level.
+    size_words
+        Shape (n, L): least size of one instance.
+    fanout
+        Shape (n, L + 1): instances below each instance of the level outside.
+    notation
+        The mappings, see :func:`mohsearch.evaluators.mapper.notation.parse_mapping`.
+    certificate
+        What was enumerated and pruned, whether the set is complete, and what is proven otherwise.
+    """
+
+    architecture: str
+    layer: LayerShape
+    cycles: NDArray[np.int64]
+    energy_pj: NDArray[np.float64]
+    area_um2: NDArray[np.float64]
+    fixed_energy_pj: NDArray[np.float64]
+    dram_read_bytes: NDArray[np.int64]
+    dram_write_bytes: NDArray[np.int64]
+    reads: NDArray[np.float64]
+    writes: NDArray[np.float64]
+    size_words: NDArray[np.int64]
+    fanout: NDArray[np.int64]
+    notation: tuple[str, ...]
+    certificate: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.cycles)
+
+    @property
+    def objectives(self) -> NDArray[np.float64]:
+        """Cycles, energy and area, shape (n, 3)."""
+        return np.column_stack([self.cycles, self.energy_pj, self.area_um2])
+
+    def take(self, rows: NDArray[np.int64]) -> MappingFront:
+        """Return the front cut to the given rows."""
+        cut = {
+            f.name: getattr(self, f.name)[rows]
+            for f in fields(self)
+            if isinstance(getattr(self, f.name), np.ndarray)
+        }
+        return replace(self, notation=tuple(self.notation[i] for i in rows), **cut)
+
+
+def search_layer(
+    layer: LayerShape, architecture: Architecture, options: MapperOptions | None = None
+) -> MappingFront:
+    """Return every Pareto-optimal mapping of a layer on an architecture.
+
+    The whole admissible space is walked: all spatial choices, all factorisations of the bounds over
+    the levels, and of the loop orders those that can differ in cost (Timeloop's exhaustive mapper
+    walks the same space unpruned). Sub-trees are cut only where a lower bound on all their mappings
+    is beaten by one already found, so of mappings with equal objectives one is returned.
+
+    Raises
+    ------
+    InfeasibleError
+        If there is no admissible mapping, naming the constraint that empties the space.
+
+    Examples
+    --------
+    >>> from mohsearch.hardware.templates import load_template
+    >>> front = search_layer(LayerShape(N=8, K=16, C=8), load_template("eyeriss"))
+    >>> front.certificate["complete"], int(front.cycles[0])
+    (True, 16)
+    """
+    options = options or MapperOptions()
+    return _Search(layer, architecture, options).run()
+
+
+class _Search:
+    """One search over all executed variants of a layer."""
+
+    def __init__(self, layer: LayerShape, architecture: Architecture, options: MapperOptions):
+        self.layer, self.architecture, self.options = layer, architecture, options
+        depth = len(architecture.levels)
+        if depth > kn.MAX_LEVELS:
+            raise InputError(f"{architecture.name}: more than {kn.MAX_LEVELS} levels")
+        self.started = time.process_time()
+        self.spaces: list[MappingSpace] = []
+        self.reasons: list[InfeasibleError] = []
+        for executed in padded_layers(layer, architecture, padding=options.padding):
+            try:
+                self.spaces.append(build_space(executed, architecture))
+            except InfeasibleError as error:
+                self.reasons.append(error)
+        if not self.spaces:
+            raise self.reasons[0]
+        self.tally = wk.Tally(
+            evaluated=np.zeros(1, dtype=np.int64),
+            bounded=np.zeros(1, dtype=np.int64),
+            limit=np.array([options.max_evaluations or np.iinfo(np.int64).max]),
+            covered=np.zeros(1),
+            over_capacity=np.zeros(depth + 1),
+            beaten=np.zeros(depth + 1),
+        )
+        self.translated = [tables_of(space, options) for space in self.spaces]
+        self.state = new_state()
+        self.too_large: dict[int, int] = {}
+        self.unfinished: list[tuple[int, int]] = []
+
+    def run(self) -> MappingFront:
+        """Walk everything and return the front."""
+        front = self._walk_all()
+        if not front.count[0]:
+            raise InfeasibleError(self._why_empty())
+        return self._extract(front)
+
+    def _walk_all(self, room: int = 4096) -> Front:
+        kind = _KIND[self.options.objective]
+        parallel = [space.spatial.prod(axis=(1, 2)) for space in self.spaces]
+        cycles = np.concatenate(
+            [s.layer.macs / p for s, p in zip(self.spaces, parallel, strict=True)]
+        )
+        variant = np.repeat(np.arange(len(self.spaces)), [len(p) for p in parallel])
+        offsets = np.cumsum([0, *(len(p) for p in parallel)])
+        least = self.spaces[0].layer.macs * float(self.translated[0][0]["mac_price"])
+        front = new_front(cycles, least, kind, room)
+        for done, index in enumerate(order := np.argsort(cycles, kind="stable")):
+            which = int(variant[index])
+            choice = int(index - offsets[which])
+            t, lists = self.translated[which]
+            self._enter(which, choice)
+            slots = slots_of(self.spaces[which], t, self.options.prune)
+            ended = wk.walk(t, lists, self.state, slots, front, self.tally, int(index))
+            if ended == wk.FULL:
+                return self._again(4 * room)
+            if ended == wk.LIMIT:
+                self.unfinished = [
+                    (int(variant[i]), int(i - offsets[variant[i]])) for i in order[done:]
+                ]
+                break
+        self.offsets, self.variant = offsets, variant
+        return front
+
+    def _again(self, room: int) -> Front:
+        """Start over with room for more mappings."""
+        for counter in self.tally:
+            if counter is not self.tally.limit:
+                counter[:] = 0
+        return self._walk_all(room)
+
+    def _enter(self, which: int, choice: int) -> None:
+        spatial = self.spaces[which].spatial[choice]
+        self.state["sigma"][: len(spatial)] = spatial
+
+    def _extract(self, front: Front) -> MappingFront:
+        """Turn the rows of the compiled front into arrays and text."""
+        count = int(front.count[0])
+        rows = np.lexsort(front.objectives[:count].T[::-1])
+        depth = len(self.architecture.levels)
+        detail = [self._detail(front, int(row)) for row in rows]
+        columns = {
+            key: np.array([d[key] for d in detail]) for key in detail[0] if key != "notation"
+        }
+        objectives = front.objectives[rows]
+        return MappingFront(
+            architecture=self.architecture.name,
+            layer=self.layer,
+            cycles=objectives[:, 0].astype(np.int64),
+            energy_pj=objectives[:, 1].copy(),
+            area_um2=objectives[:, 2].copy(),
+            notation=tuple(d["notation"] for d in detail),
+            certificate=self._certificate(front, depth),
+            **columns,
+        )
+
+    def _detail(self, front: Front, row: int) -> dict[str, Any]:
+        index = int(front.choice[row])
+        which = int(self.variant[index])
+        choice = index - int(self.offsets[which])
+        space, (t, lists) = self.spaces[which], self.translated[which]
+        state, arch = self.state, self.architecture
+        depth = len(arch.levels)
+        self._enter(which, choice)
+        kn.enter_spatial(t, lists, state)
+        stored = (front.left[row], front.order[row], front.loops[row])
+
+        def priced(read: NDArray[np.float64], write: NDArray[np.float64]) -> float:
+            return float(wk.replay(t, lists, state, *stored, True, read, write))
+
+        zero, unit = np.zeros(depth), np.eye(depth)
+        network = priced(zero, zero)
+        reads = [priced(unit[x], zero) - network for x in range(depth)]
+        writes = [priced(zero, unit[x]) - network for x in range(depth)]
+        memory = float(arch.read_energy_pj(0, 0)) * reads[0]
+        memory += float(arch.write_energy_pj(0, 0)) * writes[0]
+        copies = 2 if self.options.double_buffered else 1
+        sizes = []
+        for x, level in enumerate(arch.levels[1:], start=1):
+            used = sum(int(state["words"][x, i]) for i in range(3) if t["keeps"][x, i])
+            if level.keeps:
+                sizes.append(int(level.granular_words(used * copies)))
+            else:
+                sizes.append(level.capacity_words or 0)
+        word_bytes = arch.levels[0].word_bits / 8
+        mapping = write_mapping(space, choice, *stored)
+        return {
+            "fixed_energy_pj": space.layer.macs * arch.mac_energy_pj + network + memory,
+            "dram_read_bytes": int(np.ceil(state["reads"][depth, 0] * word_bytes)),
+            "dram_write_bytes": int(np.ceil(state["writes"][depth, 0] * word_bytes)),
+            "reads": np.rint(reads[1:]),
+            "writes": np.rint(writes[1:]),
+            "size_words": np.array(sizes, dtype=np.int64),
+            "fanout": space.spatial[choice].prod(axis=1),
+            "notation": format_mapping(mapping) + padding_note(self.layer, space.layer),
+        }
+
+    def _certificate(self, front: Front, depth: int) -> dict[str, Any]:
+        names = [level.name for level in self.architecture.levels] + ["MAC"]
+        tally = self.tally
+        certificate: dict[str, Any] = {
+            "objective": self.options.objective,
+            "complete": not self.unfinished,
+            "mappings": float(sum(space.size for space in self.spaces)),
+            "costed": float(tally.covered[0]),
+            "pruned_by_capacity": _by_name(names, tally.over_capacity),
+            "pruned_by_bound": _by_name(names, tally.beaten),
+            "evaluations": int(tally.evaluated[0]),
+            "lower_bounds": int(tally.bounded[0]),
+            "executed_bounds": [list(space.layer.bounds()) for space in self.spaces],
+            "front": int(front.count[0]),
+            "cpu_s": time.process_time() - self.started,
+        }
+        if self.unfinished:
+            certificate.update(self._proven(front))
+        return certificate
+
+    def _proven(self, front: Front) -> dict[str, Any]:
+        """Return what no mapping can go below, and how far the best found is from it."""
+        best = front.objectives[: front.count[0]].min(axis=0)
+        bound = best.copy()
+        for which, choice in self.unfinished:
+            t, lists = self.translated[which]
+            self._enter(which, choice)
+            if kn.enter_spatial(t, lists, self.state):
+                continue
+            low = (
+                kn.least_cycles(t, self.state, 0),
+                kn.least_energy(t, self.state, 0, len(self.architecture.levels)),
+                self.state["inner_area"][1],
+            )
+            bound = np.minimum(bound, low)
+        names = ("cycles", "energy_pj", "area_um2")
+        return {
+            "proven_least": dict(zip(names, map(float, bound), strict=True)),
+            "gap": dict(zip(names, map(float, best / bound - 1), strict=True)),
+        }
+
+    def _why_empty(self) -> str:
+        level = int(np.argmax(self.tally.over_capacity))
+        part = self.architecture.levels[level]
+        return (
+            f"{self.architecture.name}: {part.name}: its capacity of {part.capacity_words} words "
+            f"cannot hold even the least tiles of {', '.join(part.keeps)} that the other rules "
+            f"allow for {self.layer}"
+        )
+
+
+def _by_name(names: list[str], counts: NDArray[np.float64]) -> dict[str, float]:
+    return {name: float(c) for name, c in zip(names, counts, strict=True) if c > 0}

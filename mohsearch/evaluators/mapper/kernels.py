@@ -1,0 +1,569 @@
+"""Compiled cost of mappings, level by level: tiles, loop orders, traffic and lower bounds.
+
+A walk decides the loops of a mapping from the outermost level inwards. Row ``l`` of most working
+arrays holds what is known once all loops outside level ``l`` are fixed: what is left of each bound,
+the tile of the level, the reuse that the loops outside offer, the energy and the words moved so
+far. All counts are exact in float64 (below 2**53).
+
+The working arrays are fields of structured scalars (see :data:`TABLES` and :data:`STATE`): they
+pass between compiled functions as one pointer.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+VERSION = 1
+"""Part of every cache key: raise it when results change."""
+
+MAX_LEVELS = 12
+MAX_DIVISORS = 256
+
+N, G, K, C, P, Q, R, S = range(8)
+W, I, O = range(3)  # noqa: E741
+
+CLASS = np.array([W, 3, I, O, W, W, O, O])
+"""The tensor that each dimension does not address (3: none): loops over it can reuse the tensor."""
+
+IRRELEVANT = np.array([[CLASS[d] == x for d in range(8)] for x in range(3)])
+
+CANONICAL = np.array([C, R, S, K, Q, P, N, G])
+"""Order, innermost first, of loops whose order costs nothing."""
+
+_L, _L1, _V = MAX_LEVELS, MAX_LEVELS + 1, MAX_DIVISORS
+
+TABLES = np.dtype(
+    [
+        ("depth", "i8"),
+        ("decided", "i8"),  # the first level all of whose tiles follow from the decisions
+        ("active", "i8", 8),  # dimensions with a bound above 1
+        ("actives", "i8"),
+        ("stride", "f8", 4),  # indices of I that a step of P, Q, R and S moves
+        ("bounds", "f8", 8),
+        ("divisors", "f8", (8, _V)),
+        ("option_start", "i8", (_L, 8, _V)),
+        ("option_count", "i8", (_L, 8, _V)),
+        ("chains", "f8", (_L1, 8, _V)),
+        ("keeps", "i1", (_L, 3)),
+        ("matters", "i1", (_L, 3)),  # some level further in keeps the tensor
+        ("parent", "i8", (_L1, 3)),  # next level outside that keeps the tensor, -1 for none
+        ("capacity", "f8", _L),
+        ("per_access", "f8", _L),
+        ("size_unit", "f8", _L),  # words between two entries of the price lists
+        ("price_start", "i8", _L),
+        ("read_bandwidth", "f8", _L),
+        ("write_bandwidth", "f8", _L),
+        ("hop_price", "f8", _L),
+        ("mac_price", "f8"),
+        ("mac_area", "f8"),
+        ("free_order", "i1", _L),
+        ("order", "i8", (_L, 8)),  # innermost first, where it is not free
+        ("zero_fill", "i1"),
+    ],
+    align=True,
+)
+"""What the kernels know of an architecture and a space; ``exact.tables_of`` fills it."""
+
+STATE = np.dtype(
+    [
+        ("cycles", "f8"),  # compute cycles of the spatial choice
+        ("sigma", "f8", (_L, 8)),  # spatial factors below each level
+        ("inside", "f8", (_L1, 8)),  # product of the spatial factors at and inside a level
+        ("instances", "f8", _L1),
+        ("left", "i8", (_L1, 8)),  # divisor index of what is left to a level and those inside
+        ("rest", "f8", (_L1, 8)),  # its value
+        ("factor", "f8", (_L, 8)),  # temporal factors
+        ("step", "f8", (_L, 8)),  # indices that one iteration of a temporal loop advances
+        ("order", "i8", (_L, 8)),  # loops above 1, innermost first
+        ("loops", "i8", _L),  # how many
+        ("advances", "f8", _L1),  # iterations of all loops outside
+        ("reuse", "f8", (_L1, 3)),  # of them, innermost ones that leave the tensor in place
+        ("repeats", "f8", (_L1, 3)),  # of them, all that do not address the tensor
+        ("words", "f8", (_L1, 3)),  # tile of each tensor
+        ("extent", "f8", (_L1, 2)),  # rows and columns of the input tile
+        ("energy", "f8", _L1),
+        ("chip_area", "f8", _L1),
+        ("reads", "f8", (_L1, _L)),  # words per instance of each level, known so far
+        ("writes", "f8", (_L1, _L)),
+        ("read_price", "f8", _L),  # per row, at the size of the current mapping
+        ("write_price", "f8", _L),
+        ("least_read", "f8", _L),  # at the least size under the spatial choice
+        ("least_write", "f8", _L),
+        ("inner_area", "f8", _L1),  # least area of a level and all inside, MACs too
+        ("spread", "f8", (_L1, 3)),  # distinct positions between a level and its parent
+        ("hops", "f8", (_L1, 3)),  # network energy per word that one instance receives
+        ("diagonal", "i1", _L1),  # spread and hops of I depend on the tiles
+        ("share", "f8", _L),  # output partition of an instance
+        ("child_rows", "f8", (_L1, 3)),  # least rows filled, all instances
+        ("parent_rows", "f8", (_L1, 3)),  # least rows moved at the parent, all instances
+        ("least_hops", "f8", (_L1, 3)),  # least network energy
+        ("variants", "i8", (_L, 8, 8)),  # loop orders to try
+        ("variant_loops", "i8", (_L, 8)),
+    ],
+    align=True,
+)
+"""Working arrays of one walk."""
+
+
+class Lists(NamedTuple):
+    """Arrays of the tables whose length varies."""
+
+    option_next: NDArray[np.int64]
+    read_price: NDArray[np.float64]
+    write_price: NDArray[np.float64]
+    area: NDArray[np.float64]
+
+
+@njit(cache=True)
+def sums_of_two(n, a, m, b):  # type: ignore[no-untyped-def]
+    """Count the distinct values of ``a * i + b * j`` for i < n, j < m."""
+    if n == 1.0 or m == 1.0:
+        return n * m
+    x, y = np.int64(a), np.int64(b)
+    while y:
+        x, y = y, x % y
+    return n * m - max(n - b / x, 0.0) * max(m - a / x, 0.0)
+
+
+@njit(cache=True)
+def size_tile(t, st, level):  # type: ignore[no-untyped-def]
+    """Work out the tile of a level from what is left to it; return the words it keeps."""
+    rest, inside, words = st.rest[level], st.inside[level], st.words[level]
+    rows = (rest[P] * inside[P] - 1) * t.stride[0] + (rest[R] * inside[R] - 1) * t.stride[2] + 1
+    columns = (rest[Q] * inside[Q] - 1) * t.stride[1] + (rest[S] * inside[S] - 1) * t.stride[3] + 1
+    st.extent[level, 0] = rows
+    st.extent[level, 1] = columns
+    n = rest[N] * inside[N]
+    g = rest[G] * inside[G]
+    k = rest[K] * inside[K] * g
+    c = rest[C] * inside[C]
+    words[W] = k * c * rest[R] * inside[R] * rest[S] * inside[S]
+    words[I] = n * g * c * rows * columns
+    words[O] = n * k * rest[P] * inside[P] * rest[Q] * inside[Q]
+    used = 0.0
+    for x in range(3):
+        if t.keeps[level, x]:
+            used += words[x]
+    return used
+
+
+@njit(cache=True)
+def price_index(t, level, used):  # type: ignore[no-untyped-def]
+    """Return where the prices of a level that holds ``used`` words stand."""
+    return t.price_start[level] + np.int64(np.ceil(used / t.size_unit[level]))
+
+
+@njit(cache=True)
+def hop_energy(t, st, level, distinct):  # type: ignore[no-untyped-def]
+    """Return the network energy per distinct word sent below every instance of a level."""
+    if t.hop_price[level] == 0.0:
+        return 0.0
+    fanout = st.instances[level + 1] / st.instances[level]
+    multicast = fanout / distinct
+    hops = (
+        np.sqrt(fanout * multicast)
+        + (np.sqrt(fanout) - np.sqrt(multicast)) / 2
+        - np.sqrt(fanout / multicast)
+        + 0.5
+    )
+    return hops * st.instances[level] * t.hop_price[level]
+
+
+@njit(cache=True)
+def least_left(t, lists, st, level, d):  # type: ignore[no-untyped-def]
+    """Return the smallest remainder that any split hands to ``level``, as a divisor index."""
+    at = st.left[0, d]
+    for outer in range(level):
+        at = lists.option_next[t.option_start[outer, d, at]]
+    return at
+
+
+@njit(cache=True)
+def enter_spatial(t, lists, st):  # type: ignore[no-untyped-def]
+    """Prepare everything that depends on the spatial choice (``st.sigma``) alone.
+
+    Returns 0, or the level whose capacity even the least tile exceeds.
+    """
+    depth = t.depth
+    st.inside[depth, :] = 1.0
+    for level in range(depth - 1, -1, -1):
+        for d in range(8):
+            st.inside[level, d] = st.inside[level + 1, d] * st.sigma[level, d]
+    st.instances[0] = 1.0
+    st.cycles = 1.0
+    for d in range(8):
+        st.rest[0, d] = t.bounds[d] / st.inside[0, d]
+        st.cycles *= st.rest[0, d]
+        index = 0
+        while t.divisors[d, index] != st.rest[0, d]:
+            index += 1
+        st.left[0, d] = index
+    for level in range(depth):
+        parallel = 1.0
+        for d in range(8):
+            parallel *= st.sigma[level, d]
+        st.instances[level + 1] = st.instances[level] * parallel
+    st.inner_area[depth] = st.instances[depth] * t.mac_area
+    for level in range(depth - 1, 0, -1):
+        for d in range(8):
+            at = least_left(t, lists, st, level, d)
+            st.left[level, d] = at
+            st.rest[level, d] = t.divisors[d, at]
+        used = size_tile(t, st, level)
+        if used > t.capacity[level]:
+            return level
+        at = price_index(t, level, used)
+        st.least_read[level] = lists.read_price[at]
+        st.least_write[level] = lists.write_price[at]
+        st.inner_area[level] = st.inner_area[level + 1] + st.instances[level] * lists.area[at]
+    at = t.price_start[0]
+    for price in (st.read_price, st.least_read):
+        price[0] = lists.read_price[at]
+    for price in (st.write_price, st.least_write):
+        price[0] = lists.write_price[at]
+    prepare_edges(t, st)
+    start_outside(t, st)
+    return 0
+
+
+@njit(cache=True)
+def prepare_edges(t, st):  # type: ignore[no-untyped-def]
+    """Set what flows at least between each level and its parents, and how it spreads."""
+    depth = t.depth
+    b = t.bounds
+    volume = np.empty(3)
+    volume[W] = b[G] * b[K] * b[C] * b[R] * b[S]
+    volume[O] = b[N] * b[G] * b[K] * b[P] * b[Q]
+    rows = sums_of_two(b[P], t.stride[0], b[R], t.stride[2])
+    volume[I] = b[N] * b[G] * b[C] * rows * sums_of_two(b[Q], t.stride[1], b[S], t.stride[3])
+    copies = np.ones((MAX_LEVELS + 1, 3))
+    for level in range(depth):
+        for x in range(3):
+            copies[level + 1, x] = copies[level, x]
+            for d in range(8):
+                if IRRELEVANT[x, d]:
+                    copies[level + 1, x] *= st.sigma[level, d]
+    for level in range(depth):
+        st.share[level] = volume[O] * copies[level, O] / st.instances[level]
+    for child in range(1, depth + 1):
+        st.diagonal[child] = False
+        for x in range(3):
+            parent = t.parent[child, x]
+            if parent < 0:
+                continue
+            least = spread_out(t, st, parent, child, x)
+            if child < depth:
+                received = volume[x] * copies[child, x] / st.instances[child]
+                st.child_rows[child, x] = volume[x] * copies[child, x] / t.per_access[child]
+                st.parent_rows[child, x] = volume[x] * copies[parent, x] / t.per_access[parent]
+            else:
+                received = st.cycles
+                served = st.cycles * least * st.instances[parent]
+                st.parent_rows[child, x] = served / t.per_access[parent]
+            varies = x == I and st.diagonal[child]
+            st.least_hops[child, x] = 0.0 if varies else received * st.hops[child, x]
+
+
+@njit(cache=True)
+def spread_out(t, st, parent, child, x):  # type: ignore[no-untyped-def]
+    """Set spread and hops of one edge; return the least spread that any tile gives."""
+    spread = 1.0
+    least = 1.0
+    network = 0.0
+    for level in range(child - 1, parent - 1, -1):
+        s = st.sigma[level]
+        distinct = 1.0
+        for d in range(8):
+            if not IRRELEVANT[x, d]:
+                distinct *= s[d]
+        spread *= distinct
+        network += spread * hop_energy(t, st, level, distinct)
+        if x == I and ((s[P] > 1 and s[R] > 1) or (s[Q] > 1 and s[S] > 1)):
+            st.diagonal[child] = True
+            distinct = s[N] * s[G] * s[C] * (s[P] + s[R] - 1) * (s[Q] + s[S] - 1)
+        least *= distinct
+    st.spread[child, x] = spread
+    st.hops[child, x] = network
+    return least
+
+
+@njit(cache=True)
+def start_outside(t, st):  # type: ignore[no-untyped-def]
+    """Set row 0: no loop is fixed yet; the MACs' energy and their fixed traffic are known."""
+    depth = t.depth
+    st.advances[0] = 1.0
+    st.energy[0] = st.cycles * st.instances[depth] * t.mac_price
+    st.chip_area[0] = 0.0
+    for level in range(depth):
+        st.reads[0, level] = 0.0
+        st.writes[0, level] = 0.0
+    for x in range(3):
+        st.reuse[0, x] = 1.0
+        st.repeats[0, x] = 1.0
+        parent = t.parent[depth, x]
+        if x == I and st.diagonal[depth]:
+            continue
+        served = st.cycles * st.spread[depth, x]
+        st.reads[0, parent] += served
+        if x == O:
+            st.reads[0, parent] -= st.share[parent]
+            st.writes[0, parent] += served
+
+
+@njit(cache=True)
+def settle_level(t, lists, st, level):  # type: ignore[no-untyped-def]
+    """Fix the loops of a level and size the next one; False where its tile is too large."""
+    child = level + 1
+    advances = st.advances[level]
+    for i in range(t.actives):
+        d = t.active[i]
+        before = st.left[level, d]
+        if t.option_count[level, d, before] == 1:
+            st.left[child, d] = lists.option_next[t.option_start[level, d, before]]
+        rest = t.divisors[d, st.left[child, d]]
+        st.rest[child, d] = rest
+        factor = st.rest[level, d] / rest
+        st.factor[level, d] = factor
+        st.step[level, d] = rest * st.inside[level, d]
+        advances *= factor
+    st.advances[child] = advances
+    used = size_tile(t, st, child)
+    if used > t.capacity[child]:
+        return False
+    at = price_index(t, child, used)
+    st.read_price[child] = lists.read_price[at]
+    st.write_price[child] = lists.write_price[at]
+    st.chip_area[child] = st.chip_area[level] + st.instances[child] * lists.area[at]
+    return True
+
+
+@njit(cache=True)
+def add_variant(t, st, level, count, head):  # type: ignore[no-untyped-def]
+    """Append the loop order with ``head`` innermost, then the rest of its class, then others."""
+    order = st.variants[level, count]
+    length = 0
+    if head >= 0:
+        order[0] = head
+        length = 1
+    for inside in range(2):
+        for i in range(t.actives):
+            d = t.active[i]
+            same = head >= 0 and CLASS[d] == CLASS[head]
+            if d != head and st.factor[level, d] > 1.0 and same == (inside == 0):
+                order[length] = d
+                length += 1
+    st.variant_loops[level, count] = length
+    return count + 1
+
+
+@njit(cache=True)
+def list_orders(t, st, level):  # type: ignore[no-untyped-def]
+    """List the loop orders of a level that may differ in cost; return how many there are.
+
+    Only the innermost class of loops saves traffic: N, P, Q that of W, K that of I, C, R, S that of
+    O; and where it has a halo, the innermost loop that of I.
+    """
+    f = st.factor[level]
+    if not t.free_order[level]:
+        length = 0
+        for j in range(8):
+            d = t.order[level, j]
+            if f[d] > 1.0:
+                st.variants[level, 0, length] = d
+                length += 1
+        st.variant_loops[level, 0] = length
+        return 1
+    rows = t.matters[level, I] and t.bounds[P] > 1.0 and t.bounds[R] > 1.0
+    columns = t.matters[level, I] and t.bounds[Q] > 1.0 and t.bounds[S] > 1.0
+    count = 0
+    for own, across in ((P, Q), (R, S)):
+        before = count
+        if rows and f[own] > 1.0:
+            count = add_variant(t, st, level, count, own)
+        if columns and f[across] > 1.0:
+            count = add_variant(t, st, level, count, across)
+        if count == before and t.matters[level, W if own == P else O]:
+            other = N if own == P else C
+            head = other if f[other] > 1.0 else (own if f[own] > 1.0 else across)
+            if f[head] > 1.0:
+                count = add_variant(t, st, level, count, head)
+    if t.matters[level, I] and f[K] > 1.0:
+        count = add_variant(t, st, level, count, K)
+    if count == 0:
+        count = add_variant(t, st, level, count, -1)
+    return count
+
+
+@njit(cache=True)
+def take_order(st, level, variant):  # type: ignore[no-untyped-def]
+    """Make a listed order the current one and work out the reuse of what lies inside."""
+    length = st.variant_loops[level, variant]
+    st.loops[level] = length
+    repeats = st.repeats[level + 1]
+    for x in range(3):
+        repeats[x] = st.repeats[level, x]
+    run = 1.0
+    first = CLASS[st.variants[level, variant, 0]] if length else 3
+    whole = True
+    for j in range(length):
+        d = st.variants[level, variant, j]
+        st.order[level, j] = d
+        x = CLASS[d]
+        factor = st.factor[level, d]
+        if x < 3:
+            repeats[x] *= factor
+        whole = whole and x == first
+        if whole:
+            run *= factor
+    for x in range(3):
+        reuse = run if x == first else 1.0
+        if length == 0 or (whole and x == first):
+            reuse *= st.reuse[level, x]
+        st.reuse[level + 1, x] = reuse
+
+
+@njit(cache=True)
+def input_fills(t, st, child):  # type: ignore[no-untyped-def]
+    """Count the input words one instance of ``child`` receives; the innermost loop has a halo."""
+    tile = st.words[child, I]
+    for level in range(child - 1, -1, -1):
+        if st.loops[level] == 0:
+            continue
+        d = st.order[level, 0]
+        if d < P:
+            break
+        extent = st.extent[child, (d - P) % 2]
+        shift = st.step[level, d] * t.stride[d - P]
+        if shift < extent:
+            bound = st.factor[level, d]
+            sweep = tile + (bound - 1) * (tile / extent * shift)
+            return sweep * (st.advances[child] / bound)
+        break
+    return tile * st.advances[child] / st.reuse[child, I]
+
+
+@njit(cache=True)
+def input_spread(t, st, parent, child):  # type: ignore[no-untyped-def]
+    """Count the distinct input tiles below one parent where rows or columns run diagonally.
+
+    Returns the count and the network energy per word that one child receives.
+    """
+    spread = 1.0
+    network = 0.0
+    for level in range(child - 1, parent - 1, -1):
+        s = st.sigma[level]
+        rest, inside = st.rest[level + 1], st.inside[level + 1]
+        p = rest[P] * inside[P] * t.stride[0]
+        q = rest[Q] * inside[Q] * t.stride[1]
+        r = rest[R] * inside[R] * t.stride[2]
+        c = rest[S] * inside[S] * t.stride[3]
+        distinct = s[N] * s[G] * s[C]
+        distinct *= sums_of_two(s[P], p, s[R], r) * sums_of_two(s[Q], q, s[S], c)
+        spread *= distinct
+        network += spread * hop_energy(t, st, level, distinct)
+    return spread, network
+
+
+@njit(cache=True)
+def charge(t, st, child, known):  # type: ignore[no-untyped-def]
+    """Add what flows between ``child`` and its parents to row ``known``; return its energy."""
+    depth = t.depth
+    energy = 0.0
+    for x in range(3):
+        parent = t.parent[child, x]
+        if parent < 0:
+            continue
+        if child == depth:
+            fills = st.cycles
+        elif x == I:
+            fills = input_fills(t, st, child)
+        else:
+            fills = st.words[child, x] * st.advances[child] / st.reuse[child, x]
+        spread = st.spread[child, x]
+        network = st.hops[child, x]
+        varies = x == I and st.diagonal[child]
+        if varies:
+            spread, network = input_spread(t, st, parent, child)
+        served = fills * spread
+        energy += fills * network
+        reads = served
+        per_access = t.per_access[parent]
+        if x == O:
+            reads = served - st.share[parent]
+            rows = np.ceil(served / per_access) * st.instances[parent]
+            energy += rows * st.write_price[parent]
+            if child < depth:
+                st.writes[known, parent] += served
+                if not t.zero_fill:
+                    fills = max(fills - st.share[child], 0.0)
+        energy += np.ceil(reads / per_access) * st.instances[parent] * st.read_price[parent]
+        if child < depth or varies:
+            st.reads[known, parent] += reads
+        if child < depth:
+            rows = np.ceil(fills / t.per_access[child]) * st.instances[child]
+            energy += rows * st.write_price[child]
+            st.writes[known, child] += fills
+    return energy
+
+
+@njit(cache=True)
+def enter_order(t, st, level, variant):  # type: ignore[no-untyped-def]
+    """Take a loop order and charge the traffic into the next level."""
+    child = level + 1
+    take_order(st, level, variant)
+    for other in range(t.depth):
+        st.reads[child, other] = st.reads[level, other]
+        st.writes[child, other] = st.writes[level, other]
+    st.energy[child] = st.energy[level]
+    st.energy[child] += charge(t, st, child, child)
+
+
+@njit(cache=True)
+def least_energy(t, st, known, upto):  # type: ignore[no-untyped-def]
+    """Return a lower bound on energy once everything outside level ``known`` is fixed.
+
+    Counts what is spent so far, the least traffic into levels before ``upto``, and of the MACs'
+    own traffic what is served by levels before ``upto``.
+    """
+    depth = t.depth
+    energy = st.energy[known]
+    for child in range(known + 1, depth + 1):
+        if upto <= child < depth:
+            continue
+        for x in range(3):
+            parent = t.parent[child, x]
+            if parent < 0 or (child == depth and parent >= upto):
+                continue
+            if parent <= known:
+                read = st.read_price[parent]
+                write = st.write_price[parent]
+            else:
+                read = st.least_read[parent]
+                write = st.least_write[parent]
+            again = 1.0
+            if child < depth:
+                again = st.repeats[known, x] / st.reuse[known, x]
+                filled = again if x != O or t.zero_fill else again - 1.0
+                energy += st.child_rows[child, x] * filled * st.least_write[child]
+            rows = st.parent_rows[child, x] * again
+            if x == O:
+                first = st.share[parent] * st.instances[parent] / t.per_access[parent]
+                energy += rows * write + max(rows - first, 0.0) * read
+            else:
+                energy += rows * read
+            energy += st.least_hops[child, x] * again
+    return energy
+
+
+@njit(cache=True)
+def least_cycles(t, st, known):  # type: ignore[no-untyped-def]
+    """Return the cycles that compute and the traffic known so far take at least."""
+    worst = st.cycles
+    for level in range(t.depth):
+        worst = max(worst, np.ceil(st.reads[known, level] / t.read_bandwidth[level]))
+        worst = max(worst, np.ceil(st.writes[known, level] / t.write_bandwidth[level]))
+    return worst

@@ -1,0 +1,176 @@
+"""From an architecture and a mapping space to the arrays of the kernels, and back to text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mohsearch.core.errors import InputError
+from mohsearch.evaluators.mapper import kernels as kn
+from mohsearch.evaluators.mapper import walk as wk
+from mohsearch.evaluators.mapper.counts import CountRules
+from mohsearch.evaluators.mapper.notation import Loop, Mapping, MappingLevel
+from mohsearch.evaluators.mapper.space import MappingSpace
+from mohsearch.hardware.architecture import Architecture
+from mohsearch.workloads.layer import DIMS, TENSORS, LayerShape
+
+Objective = Literal["pareto", "edp", "energy", "cycles"]
+
+
+@dataclass(frozen=True)
+class MapperOptions:
+    """How to search.
+
+    Attributes
+    ----------
+    objective
+        ``pareto`` over cycles, energy and area, or one scalar.
+    padding
+        Whether bounds with a prime factor above 16 are also tried padded.
+    zero_fill
+        Counting rule 7, see :class:`mohsearch.evaluators.mapper.counts.CountRules`.
+    double_buffered
+        Whether every on-chip level must hold two tiles.
+    prune
+        Whether lower bounds cut the walk (off only to test them).
+    max_evaluations
+        Most mappings to cost in full, None for no limit.
+    """
+
+    objective: Objective = "pareto"
+    padding: bool = True
+    zero_fill: bool = True
+    double_buffered: bool = False
+    prune: bool = True
+    max_evaluations: int | None = None
+
+    @property
+    def rules(self) -> CountRules:
+        """The counting rules that reproduce the mapper's counts."""
+        return CountRules(halos="innermost", zero_fill=self.zero_fill)
+
+
+def tables_of(space: MappingSpace, options: MapperOptions) -> tuple[Any, kn.Lists]:
+    """Translate an architecture and a space into the arrays of the kernels."""
+    arch, layer = space.architecture, space.layer
+    depth = len(arch.levels)
+    t = np.zeros(1, dtype=kn.TABLES)[0]
+    t["depth"] = depth
+    bounds = np.array(layer.bounds())
+    active = np.flatnonzero(bounds > 1)
+    t["active"][: len(active)] = active
+    t["actives"] = len(active)
+    t["stride"] = (layer.stride_h, layer.stride_w, layer.dilation_h, layer.dilation_w)
+    t["bounds"] = bounds
+    widest = space.divisors.shape[1]
+    t["divisors"][:, :widest] = space.divisors
+    t["option_start"][:depth, :, :widest] = space.option_start
+    t["option_count"][:depth, :, :widest] = space.option_count
+    t["chains"][: depth + 1, :, :widest] = space.chains
+    keeps = np.array([[tensor in level.keeps for tensor in TENSORS] for level in arch.levels])
+    t["keeps"][:depth] = keeps
+    t["matters"][:depth] = [keeps[level + 1 :].any(axis=0) for level in range(depth)]
+    t["parent"] = -1
+    for child in range(1, depth + 1):
+        for x in range(3):
+            if child == depth or keeps[child, x]:
+                t["parent"][child, x] = np.flatnonzero(keeps[:child, x])[-1]
+    for index, level in enumerate(arch.levels):
+        t["per_access"][index] = level.words_per_access
+        t["read_bandwidth"][index] = level.read_words_per_cycle or np.inf
+        t["write_bandwidth"][index] = level.write_words_per_cycle or np.inf
+        t["hop_price"][index] = level.hop_energy_pj_per_word
+        t["free_order"][index] = level.temporal.order is None
+        inward = [DIMS.index(dim) for dim in reversed(level.temporal.order or ())]
+        t["order"][index] = [*inward, *(d for d in range(8) if d not in inward)]
+    t["mac_price"] = arch.mac_energy_pj
+    t["mac_area"] = arch.mac_area_um2
+    t["zero_fill"] = options.zero_fill
+    prices = _fill_prices(t, arch, 2 if options.double_buffered else 1)
+    return t, kn.Lists(space.option_next, *prices)
+
+
+def _fill_prices(t: Any, arch: Architecture, copies: int) -> list[NDArray[np.float64]]:
+    """Set capacities and where the prices of each level stand; return the price lists."""
+    columns: list[NDArray[np.float64]] = []
+    at = 0
+    for index, level in enumerate(arch.levels):
+        t["capacity"][index] = np.inf
+        t["size_unit"][index] = 1.0
+        sizes = np.array([level.capacity_words or 0], dtype=np.int64)
+        if index and level.keeps:
+            if level.capacity_words is None:
+                raise InputError(f"{arch.name}: on-chip level {level.name} needs a capacity")
+            limit = level.capacity_words // copies
+            unit = level.words_per_access * level.granularity_rows / copies
+            t["capacity"][index], t["size_unit"][index] = limit, unit
+            used = np.minimum(np.arange(int(np.ceil(limit / unit)) + 1) * unit, limit)
+            sizes = level.granular_words(np.ceil(used * copies).astype(np.int64))
+        t["price_start"][index] = at
+        at += len(sizes)
+        read, write = arch.read_energy_pj(index, sizes), arch.write_energy_pj(index, sizes)
+        columns.append(np.column_stack([read, write, arch.area_um2(index, sizes)]))
+    return [np.ascontiguousarray(column) for column in np.concatenate(columns).T]
+
+
+def slots_of(space: MappingSpace, t: Any, prune: bool) -> wk.Slots:
+    """List the decisions of a walk, outermost level first."""
+    depth = int(t["depth"])
+    branching = space.branching
+    last = 0
+    for level in range(depth - 1):
+        orders = t["free_order"][level] and (
+            t["matters"][level].sum() > 1 or t["matters"][level][kn.I]
+        )
+        loops = space.architecture.levels[level].temporal.dims
+        if branching[level].any() or (orders and loops):
+            last = level
+    slots = [
+        (level, d)
+        for level in range(last + 1)
+        for d in (*np.flatnonzero(branching[level]).tolist(), -1)
+    ]
+    level, dim = np.array(slots, dtype=np.int64).T
+    return wk.Slots(np.ascontiguousarray(level), np.ascontiguousarray(dim), np.array([prune]))
+
+
+def new_state() -> Any:
+    """Allocate the working arrays of one walk."""
+    state = np.zeros(1, dtype=kn.STATE)[0]
+    for name in ("rest", "factor", "step"):
+        state[name] = 1.0
+    return state
+
+
+def write_mapping(
+    space: MappingSpace,
+    choice: int,
+    left: NDArray[np.int16],
+    order: NDArray[np.int8],
+    loops: NDArray[np.int8],
+) -> Mapping:
+    """Return the loop nest that a row of a front stands for."""
+    levels = []
+    for index, level in enumerate(space.architecture.levels):
+        temporal = []
+        for j in reversed(range(loops[index])):
+            d = int(order[index, j])
+            before = space.divisors[d, left[index, d]]
+            inner = index + 1 < len(space.architecture.levels)
+            after = space.divisors[d, left[index + 1, d]] if inner else 1
+            temporal.append(Loop(DIMS[d], int(before // after)))
+        spatial = tuple(
+            Loop(dim, factor, axis) for axis, dim, factor in space.unrolled[choice][index]
+        )
+        levels.append(MappingLevel(level.name, level.keeps, tuple(temporal), spatial))
+    return Mapping(tuple(levels))
+
+
+def padding_note(asked: LayerShape, executed: LayerShape) -> str:
+    """Return a comment that names the padded dimensions, empty where there is none."""
+    pairs = zip(DIMS, asked.bounds(), executed.bounds(), strict=True)
+    padded = [f"{dim}{before} padded to {after}" for dim, before, after in pairs if before != after]
+    return f"  # {', '.join(padded)}" if padded else ""
