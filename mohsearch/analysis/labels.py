@@ -34,8 +34,28 @@ def field_value(attrs: Mapping[str, Any], name: str) -> str:
 
 
 def varying_fields(fronts: Sequence[Front]) -> tuple[str, ...]:
-    """Return the fields in which the runs differ."""
-    return tuple(f for f in FIELDS if len({field_value(r.attrs, f) for r in fronts}) > 1)
+    """Return the fields that tell the runs apart, without those that others imply.
+
+    Where each problem variant has its own portfolio, say, the problem says it all.
+    """
+
+    def parts(fields: Sequence[str]) -> int:
+        return len({tuple(field_value(r.attrs, f) for f in fields) for r in fronts})
+
+    varying = [f for f in FIELDS if parts([f]) > 1]
+    for field in ("portfolio", "engine", "problem"):
+        others = [f for f in varying if f != field]
+        if field in varying and parts(others) == parts(varying):
+            varying = others
+    return tuple(varying)
+
+
+def by_workload(fronts: Sequence[Front]) -> dict[str, list[Front]]:
+    """Return the fronts of each workload, in order of first appearance."""
+    groups: dict[str, list[Front]] = {}
+    for front in fronts:
+        groups.setdefault(field_value(front.attrs, "workload"), []).append(front)
+    return groups
 
 
 def contender_fields(fronts: Sequence[Front], by: str | None = None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from mohsearch.cli.output import (
     figure_text,
     is_terminal,
+    print_facts,
     print_table,
     say,
     to_csv,
@@ -27,14 +29,17 @@ def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         return
     from mohsearch.evaluators import EVALUATORS
 
-    table = [[name, *_manual(EVALUATORS.load(name))] for name in EVALUATORS.names()]
-    print_table(["evaluator", "what it does", "input"], table)
+    for name in EVALUATORS.names():
+        summary, accepted = _manual(EVALUATORS.load(name))
+        click.echo(name)
+        print_facts({"  does": summary, "  input": accepted})
     ctx.exit(0)
 
 
 def _manual(evaluator: Any) -> tuple[str, str]:
     """Return summary and accepted input of an evaluator, from its documentation."""
-    lines = [line.strip() for line in (evaluator.__doc__ or "").strip().splitlines()]
+    text = re.sub(r":class:`~?([^`]+)`", r"\1", (evaluator.__doc__ or "").replace("``", ""))
+    lines = [line.strip() for line in text.strip().splitlines()]
     summary = lines[0].removesuffix(".") if lines else ""
     if "path" in lines:
         start = lines.index("path") + 1
@@ -97,7 +102,7 @@ def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> N
         click.echo(text, nl=False)
     else:
         write_text(output, text)
-        say(f"wrote {len(report.rows):,} cases to {output}")
+        say(f"wrote {len(report.document):,} cases to {output}")
 
 
 def _print_rows(report: EvaluationReport) -> None:

@@ -95,39 +95,37 @@ def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
 
     scales = {n: scale_for(item.values[n], item.metric(n).unit) for n in item.objectives}
     distances = distance_to_ideal(item) if bounds else {}
-    over = [name for name in item.objectives if name in distances]
     notes = highlights(item, 0)
     headers = ["#"]
     for name in item.objectives:
         unit = scales[name].unit
         headers.append(short_name(name) + (f" ({unit})" if unit else ""))
-    headers += [f"{short_name(name)} over bound" for name in over]
-    headers += ["design", "note"]
-    table = [
-        [
-            str(i),
-            *(scales[name].text(float(item.values[name][i])) for name in item.objectives),
-            *(_percent(float(distances[name][i])) for name in over),
-            describe(item.designs[i]) if item.designs else "",
-            notes.get(i, ""),
-        ]
-        for i in chosen
-    ]
+    table = []
+    for i in chosen:
+        row = [str(i)]
+        for name in item.objectives:
+            value = scales[name].text(float(item.values[name][i]))
+            above = _percent(float(distances[name][i])) if name in distances else ""
+            row.append(f"{value} {above:>6}".rstrip())
+        table.append([*row, notes.get(i, ""), describe(item.designs[i]) if item.designs else ""])
     title = f"{item.run}: {count_text(len(item), 'solution')}"
-    print_table(headers, table, title=title, numeric=range(1 + len(item.objectives) + len(over)))
+    numeric = range(1 + len(item.objectives))
+    print_table([*headers, "note", "design"], table, title=title, numeric=numeric)
     if item.ideal_point:
         parts = [
             f"{short_name(name)} {scales[name].quantity(bound)}"
             for name, bound in item.ideal_point.items()
             if name in scales
         ]
-        click.echo(f"proven bound on any solution: {', '.join(parts)}")
+        meaning = " (percentages: how far above)" if distances else ""
+        click.echo(f"proven bound for any solution: {', '.join(parts)}{meaning}")
 
 
 def _percent(share: float) -> str:
+    """Return a relative distance in at most six characters."""
     if math.isnan(share):
         return "-"
-    return f"{share:+.1%}" if abs(share) < 10 else f"x{1 + share:,.1f}"
+    return f"{share:+.0%}" if abs(share) < 10 else f"x{1 + share:,.0f}"
 
 
 def show_solution(item: Front, solution: str) -> None:

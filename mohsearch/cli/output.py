@@ -54,7 +54,14 @@ def _print_rich(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
     for k, header in enumerate(headers):
         table.add_column(header, justify="right" if k in right else "left", overflow="fold")
     for row in rows:
@@ -118,11 +125,25 @@ def write_text(path: Path, text: str) -> None:
     InputError
         If it cannot be written.
     """
+    make_folder(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(error.strerror or str(error), source=path) from error
+
+
+def make_folder(path: Path) -> None:
+    """Create the folder that a file will stand in.
+
+    Raises
+    ------
+    InputError
+        If it cannot be created.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=path.parent) from error
 
 
 def say(text: str) -> None:
@@ -137,7 +158,10 @@ def figure_text(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        if value == 0 or not 1e-3 <= abs(value) < 1e9:
+            return f"{value:.4g}"
+        text = f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
     if isinstance(value, (list, tuple)):
         return ", ".join(figure_text(item) for item in value)
     return str(value)

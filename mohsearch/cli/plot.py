@@ -28,10 +28,14 @@ def plot() -> None:
     """Draw the results of a study: PNG, SVG or PDF."""
 
 
-def _save(figure: Figure, output: Path | None, folder: Path, name: str) -> None:
+def _save(figure: Figure, output: Path | None, folder: Path, name: str, part: str = "") -> None:
+    """Write a picture; ``part`` tells several pictures of one command apart."""
     from mohsearch.analysis.style import save
 
-    say(f"wrote {save(figure, output or folder / name)}")
+    path = output or folder / name
+    if part:
+        path = path.with_stem(f"{path.stem}-{Path(part).stem}")
+    say(f"wrote {save(figure, path)}")
 
 
 @plot.command(
@@ -64,19 +68,19 @@ def front(
 ) -> None:
     """Draw the fronts in DIR on each plane of two objectives, and all objectives together.
 
-    The star is the knee, the cross the ideal point: proven bounds no solution can pass.
+    The star is the knee, the cross the ideal point: proven bounds no solution can pass. A study of
+    several workloads gives one picture for each.
     """
-    from mohsearch.analysis.labels import labels, pool_seeds
+    from mohsearch.analysis.labels import by_workload, labels, pool_seeds
     from mohsearch.analysis.plot_front import plot_front
     from mohsearch.analysis.results import read_fronts
 
-    fronts = list(read_fronts(folder, runs, designs=False))
-    names = labels(fronts)
-    if by == "label":
-        fronts, names = pool_seeds(fronts)
     chosen = [name.strip() for name in objectives.split(",")] if objectives else None
-    figure = plot_front(fronts, chosen, names=names, heading=heading, log=log)
-    _save(figure, output, folder, "front.png")
+    groups = by_workload(read_fronts(folder, runs, designs=False))
+    for workload, fronts in groups.items():
+        shown, names = pool_seeds(fronts) if by == "label" else (fronts, labels(fronts))
+        figure = plot_front(shown, chosen, names=names, heading=heading, log=log)
+        _save(figure, output, folder, "front.png", workload if len(groups) > 1 else "")
 
 
 @plot.command(
@@ -132,11 +136,18 @@ def convergence(
 ) -> None:
     """Draw hypervolume against evaluations: median and quartiles over seeds.
 
-    Works on a running or interrupted study too.
+    Works on a running or interrupted study too. Several workloads give one picture each.
     """
     from mohsearch.analysis.convergence import curves
+    from mohsearch.analysis.labels import by_workload
     from mohsearch.analysis.plot_convergence import plot_convergence
     from mohsearch.analysis.results import read_histories
 
-    figure = plot_convergence(curves(read_histories(folder, runs), by), heading=heading)
-    _save(figure, output, folder, "convergence.png")
+    histories = read_histories(folder, runs)
+    groups = by_workload([history.front for history in histories])
+    for workload, fronts in groups.items():
+        members = {front.run for front in fronts}
+        chosen = [history for history in histories if history.front.run in members]
+        title = heading or f"Convergence: {workload}"
+        figure = plot_convergence(curves(chosen, by), heading=title)
+        _save(figure, output, folder, "convergence.png", workload if len(groups) > 1 else "")

@@ -224,16 +224,22 @@ def list_operators(problem_name: str | None, as_json: bool) -> None:
     for k, (slug, (operators, portfolios)) in enumerate(found.items()):
         if k:
             click.echo()
-        columns = ["name", "kind", "rate", "application", "portfolios", "description"]
+        columns = ["name", "kind", "rate", "application", "description"]
         table = [[figure_text(row[c]) for c in columns] for row in operators]
         columns[3] = "applied per"
         print_table(columns, table, title=f"Operators of {slug}", numeric=[2])
         click.echo()
         table = [
-            [p["name"] + (" (default)" if p["default"] else ""), p["kind"], p["description"]]
+            [
+                p["name"] + (" (default)" if p["default"] else ""),
+                p["kind"],
+                str(len(p["operators"])),
+                p["description"],
+            ]
             for p in portfolios
         ]
-        print_table(["name", "kind", "description"], table, title=f"Portfolios of {slug}")
+        headers = ["name", "kind", "operators", "description"]
+        print_table(headers, table, title=f"Portfolios of {slug}", numeric=[2])
 
 
 @click.group(cls=Group, epilog=example("mohsearch engine list"))

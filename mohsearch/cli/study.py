@@ -83,7 +83,7 @@ def show(name: str) -> None:
                 for e in spec.engines
             ),
             "portfolios": ", ".join(p.title for p in spec.portfolios),
-            "seeds": figure_text(list(spec.seed_list())),
+            "seeds": figure_text(spec.seeds),
             "budget": f"{spec.budget.population} individuals x {spec.budget.generations} "
             f"generations per run{steady}",
             "runs": len(spec.cells()),

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from mohsearch.cli.output import figure_text, print_facts, print_table, say, to_json, write_text
+from mohsearch.cli.output import (
+    figure_text,
+    make_folder,
+    print_facts,
+    print_table,
+    say,
+    to_json,
+)
 from mohsearch.cli.program import Group, example
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -195,13 +202,9 @@ def import_(
 
     Weights are not needed. The card holds one row per layer and can be edited by hand.
     """
-    import yaml
-
-    from mohsearch.core.cards import read_card
     from mohsearch.core.errors import InputError
-    from mohsearch.workloads.card import NetworkCard
-    from mohsearch.workloads.table import rows_of
-    from mohsearch.workloads.zoo import NETWORKS, SHELF, load_network
+    from mohsearch.workloads.graph import OpGraph
+    from mohsearch.workloads.zoo import NETWORKS, SHELF, load_network, save_network
 
     if file.suffix not in {".onnx", ".csv"}:
         raise InputError("give an ONNX file (.onnx) or a layer table (.csv)", source=file)
@@ -214,26 +217,14 @@ def import_(
         raise InputError("a card's name ends in .yaml", source=target)
     if target.exists() and not force:
         raise InputError("exists already; replace it with --force", source=target)
-    card = {
-        "title": title or label,
-        "source": source or f"imported from {file.name}",
-        "layers": [_card_row(row) for row in rows_of(graph)],
-    }
-    text = yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100)
-    write_text(target, text)
-    read_card(NetworkCard, target)
+    graph = OpGraph.from_dict(
+        graph.to_dict() | {"name": label, "source": source or f"imported from {file.name}"}
+    )
+    make_folder(target)
+    save_network(graph, target, title=title or label)
     again = load_network(str(target.resolve()))
     if again.unique_shapes() != graph.unique_shapes() or again.macs != graph.macs:
         raise RuntimeError(f"{target} does not read back as the imported network")
     say(f"wrote {target}: {len(graph.mapped_ops)} layers, {_count(graph.macs)} MACs")
     reference = target if output is not None else label
     say(f"Next: mohsearch workload show {reference}")
-
-
-def _card_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table row as a card's row: predecessors as a list, empty entries left out."""
-    kept = {key: value for key, value in row.items() if value not in ("", None)}
-    before = row.get("predecessors")
-    if before is not None:
-        kept["predecessors"] = before.split() if isinstance(before, str) else list(before)
-    return kept

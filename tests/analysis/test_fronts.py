@@ -14,7 +14,7 @@ from mohsearch.analysis.fronts import (
     order,
     spread,
 )
-from mohsearch.analysis.labels import labels, pool_seeds
+from mohsearch.analysis.labels import by_workload, labels, pool_seeds, varying_fields
 from mohsearch.core.errors import InputError, UnknownNameError
 
 METRICS = (
@@ -125,3 +125,15 @@ def test_pooling_seeds_keeps_the_best_of_all_repetitions():
     (pooled,), names = pool_seeds(runs)
     assert pooled.values["latency_s"].tolist() == [1.0, 2.5]
     assert names == ["2 seeds"]
+
+
+def test_a_field_that_another_implies_does_not_clutter_labels():
+    runs = [
+        make_front([1.0], [1.0], f"{problem}-{workload}", problem_label=problem,
+                   portfolio=portfolio, workload=workload)
+        for problem, portfolio in (("both", "paper"), ("mapping", "mapping"), ("hardware", "paper"))
+        for workload in ("mobile", "edge")
+    ]  # fmt: skip
+    assert varying_fields(runs) == ("problem", "workload")
+    assert list(by_workload(runs)) == ["mobile", "edge"]
+    assert labels(by_workload(runs)["edge"]) == ["both", "mapping", "hardware"]
