@@ -5,6 +5,7 @@ from mohsearch.core.registry import Registry
 ENGINES = Registry(
     "engine",
     {
+        "array": "mohsearch.engines.array_engine:ArrayEngine",
         "pymoo": "mohsearch.engines.pymoo_engine:PymooEngine",
         "random": "mohsearch.engines.random_engine:RandomEngine",
     },

@@ -19,9 +19,11 @@ class Archive:
     ----------
     problem
         Gives the gene bounds and the names of metrics and constraints.
+    capacity
+        Genomes to make room for; more are taken too.
     """
 
-    def __init__(self, problem: Searchable) -> None:
+    def __init__(self, problem: Searchable, capacity: int = 256) -> None:
         self.dtype = genome_dtype(problem.xl, problem.xu, problem.vtype)
         self.index = GenomeIndex(self.dtype)
         card = problem.card
@@ -29,8 +31,8 @@ class Archive:
         self._objectives = tuple(m.name for m in problem.objective_cards)
         self._constraints = tuple(m.name for m in card.constraints)
         self._signs = np.asarray(problem.signs, dtype=np.float64)
-        self._genomes = np.empty((256, problem.n_var), dtype=self.dtype)
-        self._metrics = {name: np.empty(256) for name in self.metric_names}
+        self._genomes = np.empty((capacity, problem.n_var), dtype=self.dtype)
+        self._metrics = {name: np.empty(capacity) for name in self.metric_names}
 
     def __len__(self) -> int:
         return len(self.index)

@@ -19,6 +19,9 @@ from mohsearch.problems.base import SearchProblem
 from mohsearch.study.plan import PlannedRun, ProblemKey, Study
 from mohsearch.study.spec import StudySpec
 
+MAX_RESERVED = 2**18
+"""Most genomes that a search makes room for at its start."""
+
 
 def build_problem(
     study: Study,
@@ -92,8 +95,8 @@ def portfolio_of(study: Study, run: PlannedRun, problem: Any = None) -> Any:
 def build_search(study: Study, run: PlannedRun, problem: SearchProblem) -> Search:
     """Build the search that carries a run out, before its first generation."""
     engine_class: type[Engine] = ENGINES.load(run.engine.engine)
-    archive = Archive(problem)
     budget = budget_of(study.spec)
+    archive = Archive(problem, min(budget.evaluations, MAX_RESERVED))
     engine = make_engine(
         engine_class,
         problem,

@@ -33,7 +33,7 @@ def test_the_budget_is_population_times_generations(cases, search):
     assert made.stopped == "budget"
 
 
-@pytest.mark.parametrize("engine", ["pymoo", "random"])
+@pytest.mark.parametrize("engine", ["pymoo", "array", "random"])
 def test_no_genome_is_evaluated_twice(cases, search, engine):
     made = search(cases.Assignment(), engine=engine, population=30, generations=20)
     generations = run(made)
@@ -63,7 +63,7 @@ def test_the_archive_keeps_natural_signs_and_hands_on_minimised_ones(cases, sear
     assert np.array_equal(made.archive.objectives()[:, 0], -profits)
 
 
-@pytest.mark.parametrize("engine", ["pymoo", "random"])
+@pytest.mark.parametrize("engine", ["pymoo", "array", "random"])
 @pytest.mark.parametrize("count", [1, 4, 9])
 def test_a_replayed_search_continues_bit_for_bit(cases, search, engine, count):
     whole = search(cases.Knapsack(), engine=engine, population=20, generations=9)
@@ -118,11 +118,12 @@ def test_convergence_ends_a_search_before_its_budget(cases, search):
     assert not rule.reached(crowding[:-1])
 
 
-def test_a_seed_repeats_and_another_differs_without_touching_global_state(cases, search):
+@pytest.mark.parametrize("engine", ["pymoo", "array", "random"])
+def test_a_seed_repeats_and_another_differs_without_touching_global_state(cases, search, engine):
     from mohsearch.testing.contracts import check_repeats
 
     def genomes(seed):
-        made = search(cases.Knapsack(), generations=4, seed=seed)
+        made = search(cases.Knapsack(), engine=engine, generations=4, seed=seed)
         run(made)
         return made.archive.genomes
 
