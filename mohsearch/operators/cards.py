@@ -10,6 +10,7 @@ from mohsearch.core.cards import Card
 
 Kind = Literal["sampling", "crossover", "mutation", "immigrant"]
 Application = Literal["individual", "layer"]
+Copies = Literal["keep", "redraw"]
 Probability = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -68,6 +69,11 @@ class PortfolioCard(Card):
         default=None, min_length=1, description="Names from the shelf; default: all enabled."
     )
     overrides: dict[str, OverrideCard] = Field(default_factory=dict)
+    copies: Copies = Field(
+        default="redraw",
+        description="Children on which no operator acts: kept as copies of their parents, or drawn "
+        "again, which is the same as discarding them as duplicates but costs nothing.",
+    )
 
 
 class LadderCard(Card):

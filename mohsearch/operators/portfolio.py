@@ -15,12 +15,13 @@ from mohsearch.core.cards import read_card
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.operators import OPERATORS
-from mohsearch.operators.cards import OperatorCard, ShelfCard
+from mohsearch.operators.cards import Copies, OperatorCard, ShelfCard
 from mohsearch.operators.combined import (
     CombinedCrossover,
     CombinedMutation,
     CombinedSampling,
     Immigrants,
+    combine,
 )
 
 _BASES = {"sampling": Sampling, "immigrant": Sampling, "crossover": Crossover, "mutation": Mutation}
@@ -63,6 +64,9 @@ class Portfolio:
         Cards by operator name.
     source
         File of the shelf, for messages.
+    copies
+        What becomes of children on which no operator acts; see
+        :func:`mohsearch.operators.combined.combine`.
     """
 
     problem: str
@@ -70,6 +74,7 @@ class Portfolio:
     label: str
     operators: dict[str, OperatorCard]
     source: str | None = None
+    copies: Copies = "redraw"
 
     def names(self, *kinds: str) -> list[str]:
         """Return the operators' names, in order; of some kinds if any are given."""
@@ -152,10 +157,11 @@ class Portfolio:
         if len(immigrants) > 1:
             names = ", ".join(self.names("immigrant"))
             raise InputError(f"more than one immigrant operator: {names}", source=self.source)
+        crossover, mutation = combine(made["crossover"], made["mutation"], self.copies)
         return Variation(
             sampling=CombinedSampling(made["sampling"]),
-            crossover=CombinedCrossover(made["crossover"]),
-            mutation=CombinedMutation(made["mutation"]),
+            crossover=crossover,
+            mutation=mutation,
             repair=None,
             immigrants=immigrants[0] if immigrants else None,
         )
@@ -165,6 +171,7 @@ class Portfolio:
         keys = {"operator", "kind", "probability", "share", "application", "options"}
         return {
             "problem": self.problem,
+            "copies": self.copies,
             "operators": [
                 {"name": name, **card.model_dump(mode="json", include=keys)}
                 for name, card in self.operators.items()
@@ -316,7 +323,8 @@ def _on_shelf(
             except ValueError as error:
                 raise InputError(_first_line(error), source=path, field=where) from error
         cards[operator] = card
-    portfolio = Portfolio(shelf.problem, name, name, cards, str(path))
+    copies = shelf.portfolios[name].copies
+    portfolio = Portfolio(shelf.problem, name, name, cards, str(path), copies)
     problem = _nonsense(portfolio)
     if problem:
         raise InputError(problem, source=path, field=f"portfolios.{name}")

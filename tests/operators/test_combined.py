@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +17,8 @@ from mohsearch.operators.combined import (
     CombinedMutation,
     CombinedSampling,
     Immigrants,
+    choose_members,
+    combine,
 )
 
 PROBLEM = SimpleNamespace(n_var=2)
@@ -50,7 +54,8 @@ class Filled(Sampling):
 
 
 def within(count: int, probability: float, draws: int) -> bool:
-    return abs(count - draws * probability) < 5 * (draws * probability * (1 - probability)) ** 0.5
+    spread = (draws * probability * (1 - probability)) ** 0.5
+    return bool(abs(count - draws * probability) < 5 * spread + 3)
 
 
 def test_each_mutation_acts_on_its_part_of_the_individuals_independently():
@@ -75,6 +80,78 @@ def test_each_crossover_acts_on_its_part_of_the_matings():
     assert np.array_equal(children[0], children[1])
     assert within((children[0, :, 0] % 10 == 1).sum(), 0.103, draws)
     assert within((children[0, :, 0] >= 10).sum(), 0.047, draws)
+
+
+def chance_of(acts: tuple[bool, ...], rates: tuple[float, ...]) -> float:
+    return math.prod(r if a else 1 - r for a, r in zip(acts, rates, strict=True))
+
+
+def test_members_are_drawn_given_that_at_least_one_acts():
+    rates = (0.05, 0.3, 0.5)
+    draws = 60_000
+    forced = np.arange(draws) % 2 == 0
+    chosen = choose_members(rates, forced, np.random.default_rng(6))
+    for part, given in ((chosen[:, forced], 1 - chance_of((False,) * 3, rates)),
+                        (chosen[:, ~forced], 1.0)):  # fmt: skip
+        for acts in itertools.product((False, True), repeat=3):
+            count = (part.T == acts).all(axis=1).sum()
+            chance = chance_of(acts, rates) / given
+            if given < 1 and not any(acts):
+                assert count == 0
+            else:
+                assert within(count, chance, draws // 2)
+
+
+def test_a_member_that_always_acts_leaves_the_others_their_chance():
+    chosen = choose_members((0.2, 1.0, 0.4), np.ones(50_000, bool), np.random.default_rng(7))
+    assert chosen[1].all()
+    assert within(chosen[0].sum(), 0.2, 50_000)
+    assert within(chosen[2].sum(), 0.4, 50_000)
+
+
+def test_redrawn_copies_are_distributed_as_if_copies_had_been_discarded():
+    crossing, mutating = (0.1, 0.05), (0.06, 0.04, 0.02)
+    everything = [(Pairs(1), 0.1), (Pairs(2), 0.05)]
+    mutations = [(Marks(4), 0.06), (Marks(8), 0.04), (Marks(16), 0.02)]
+    crossover, mutation = combine(everything, mutations)
+    rng = np.random.default_rng(8)
+    draws = 200_000
+    children = crossover._do(PROBLEM, np.zeros((2, draws // 2, 2), np.int64), random_state=rng)
+    children = mutation._do(PROBLEM, children.reshape(draws, 2), random_state=rng)
+    marks = np.bincount(children[:, 0], minlength=32)
+    rates = (*crossing, *mutating)
+    given = 1 - chance_of((False,) * 5, rates)
+    assert marks[0] == 0, "a child is a copy of its parent"
+    for number in range(1, 32):
+        acts = tuple(bool(number >> bit & 1) for bit in range(5))
+        assert within(marks[number], chance_of(acts, rates) / given, draws), acts
+
+
+@pytest.mark.parametrize("missing", ["crossover", "mutation"])
+def test_without_one_kind_the_other_acts_on_every_child(missing):
+    crossover, mutation = combine(
+        [] if missing == "crossover" else [(Pairs(1), 0.01)],
+        [] if missing == "mutation" else [(Marks(1), 0.01)],
+    )
+    rng = np.random.default_rng(9)
+    children = crossover._do(PROBLEM, np.zeros((2, 50, 2), np.int64), random_state=rng)
+    children = mutation._do(PROBLEM, children.reshape(100, 2), random_state=rng)
+    assert (children == 1).all()
+
+
+def test_kept_copies_are_as_frequent_as_the_probabilities_say():
+    crossover, mutation = combine([(Pairs(1), 0.2)], [(Marks(2), 0.3)], "keep")
+    rng = np.random.default_rng(10)
+    children = crossover._do(PROBLEM, np.zeros((2, 50_000, 2), np.int64), random_state=rng)
+    children = mutation._do(PROBLEM, children.reshape(100_000, 2), random_state=rng)
+    copies = (children[:, 0] == 0).sum()
+    assert abs(copies - 100_000 * 0.8 * 0.7) < 6 * (100_000 * 0.56 * 0.44) ** 0.5
+
+
+def test_a_mutation_used_without_its_crossover_acts_on_every_individual():
+    _, mutation = combine([(Pairs(1), 0.9)], [(Marks(1), 0.01)])
+    X = np.zeros((30, 2), np.int64)
+    assert (mutation._do(PROBLEM, X, random_state=np.random.default_rng(11)) == 1).all()
 
 
 @pytest.mark.parametrize("kind", [CombinedCrossover, CombinedMutation])

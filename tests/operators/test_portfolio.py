@@ -124,6 +124,23 @@ def test_each_operator_of_the_paper_can_be_switched_off_or_left_alone(name):
     assert len(built.crossover.members) + len(built.mutation.members) == 9
 
 
+def test_children_that_nothing_acted_on_are_kept_only_on_demand(own_shelf):
+    space = random_space(np.random.default_rng(6), layers=30)
+    problem = problem_of(space)
+    copies = {}
+    for mode in ("keep", "redraw"):
+        portfolio = load_portfolio(
+            "moham", catalog=own_shelf(SHELF.replace("mine: {", f"mine: {{copies: {mode},"))
+        )
+        assert portfolio.record()["copies"] == mode
+        variation, rng = portfolio.build(problem), np.random.default_rng(7)
+        X = variation.sampling._do(problem, 2000, random_state=rng)
+        pairs = variation.crossover._do(problem, X.reshape(2, 1000, -1), random_state=rng)
+        children = variation.mutation._do(problem, pairs.reshape(X.shape), random_state=rng)
+        copies[mode] = (children == X).all(axis=1).mean()
+    assert copies["keep"] > copies["redraw"] + 0.1
+
+
 def test_switching_off_the_last_sampling_or_all_variation_is_refused():
     with pytest.raises(InputError, match="no first population"):
         load_portfolio("moham", "paper", without=["random-packages"])
