@@ -129,9 +129,7 @@ def _core(
 
 
 @nb.njit(cache=True, nogil=True)
-def _sram(
-    tech: FloatArray, alloc: FloatArray, level: int, compat: bool, chip: FloatArray
-) -> None:
+def _sram(tech: FloatArray, alloc: FloatArray, level: int, compat: bool, chip: FloatArray) -> None:
     t = SRAM + level * SRAM_FIELDS
     k = K_LEVEL + level * LEVEL_FIELDS
     area = alloc[_SRAM_AREA[level]] * alloc[A_CHIP_AREA]

@@ -1,0 +1,390 @@
+"""Design points in, times out: the compiled loop over chips, workloads and strategies.
+
+A workload is one product or one training step of the LSTM model. In the default model the number
+of MCU bundles is chosen to make the time smallest: compute time falls and traffic rises with it,
+so that a chip with the most compute of an interval and the most memory of it bounds the interval.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba as nb
+import numpy as np
+
+from mohsearch.evaluators.crossflow.age import build_chip, max_bundles
+from mohsearch.evaluators.crossflow.kernels import (
+    B_DP, B_KP1, B_KP2, B_LP, KIND_COLLECTIVE, KIND_TRANSFER, LOG_COLUMNS, LOG_ROWS, O_CANDIDATES,
+    O_EXACT, O_FIXED, O_FLOW, O_LINKS_KEPT, O_PRECISION, R_BYTES0, R_FLOPS, R_KIND, R_NAME,
+    R_SENT, T_DP, T_KP1, T_KP2, T_LP, collective, product,
+)  # fmt: skip
+from mohsearch.evaluators.crossflow.layout import (
+    A_AREA, A_EDGE, A_POWER, ALLOCATION_COLUMNS, CHIP_COLUMNS, K_BUNDLES, K_FLOP_ENERGY, K_FLOPS,
+    K_FLOW, K_LEVEL, K_LINK_BANDWIDTH, K_LINK_ENERGY, K_LINK_LATENCY, K_NET, L_BANDWIDTH,
+    L_ENERGY, L_SHARE, L_SIZE, L_STATIC, LEVEL_FIELDS, LINK_FIELDS, FloatArray,
+)  # fmt: skip
+from mohsearch.evaluators.crossflow.lstm import (
+    C_B, C_F, CR, M_BATCH, M_GATES, M_HIDDEN, M_LAYERS, M_STEPS, NONE, P_DP, P_H1, P_H2, P_HTYPE,
+    P_LP, R_C, R_E, R_S, RC, divides, memory_per_device, mini_batch, step_durations,
+)  # fmt: skip
+from mohsearch.evaluators.crossflow.random_tiling import draw_all, resolve_flow
+from mohsearch.evaluators.crossflow.reasons import (
+    INDIVISIBLE, MEMORY_OVERFLOW, NO_CORE, NO_MEMORY, NO_NETWORK, NO_REGISTERS, OK, OVER_BUDGET,
+    UNSUPPORTED_PIPELINE,
+)  # fmt: skip
+from mohsearch.evaluators.crossflow.timeline import run
+
+# Hierarchy row.
+H_WORKERS, H_PACKAGES, H_INTER, H_INTRA, H_KP1, H_KP2, H_DP, H_LP, H_HACK = range(9)
+HIERARCHY_COLUMNS = 9
+"""Devices, packages, sharing of the links between and inside packages, which dimensions leave
+the package, and whether the authors' V100 link scaling applies."""
+
+# Override row; negative means none.
+V_DRAM, V_SIZE, V_INTER, V_INTRA, V_FLOPS = range(5)
+OVERRIDE_COLUMNS = 5
+
+# Result row.
+(
+    X_TIME, X_FORWARD, X_BACKWARD, X_REASON, X_MEMORY, X_CAPACITY, X_BUNDLES, X_ENERGY, X_POWER,
+    X_FLOPS,
+) = range(10)  # fmt: skip
+RESULT_COLUMNS = 10
+
+_TOLERANCE = 1e-12
+
+
+@nb.njit(cache=True, nogil=True)
+def scaled_link(bandwidth: float, size: float) -> float:
+    """Return the link bandwidth after the authors' scaling for a DGX-1 of V100."""
+    if size <= 4.0:
+        return bandwidth / 2.0
+    if size <= 8.0:
+        return bandwidth / 5.0
+    return bandwidth / 4.0
+
+
+@nb.njit(cache=True, nogil=True)
+def link_row(chip: FloatArray, place: FloatArray, plan: FloatArray, net: FloatArray) -> None:
+    """Fill the bandwidth and latency that each parallel dimension sees."""
+    intra = chip[K_NET + K_LINK_BANDWIDTH]
+    inter = chip[K_NET + LINK_FIELDS + K_LINK_BANDWIDTH]
+    far = near = 0.0
+    if place[H_WORKERS] > 1.0:
+        if place[H_INTRA] > 0.0:
+            near = intra / place[H_INTRA]
+        if place[H_PACKAGES] > 1.0:
+            far = inter / max(place[H_INTER], 1.0)
+            if place[H_INTRA] > 0.0:
+                far = min(far, near)
+    sizes = (plan[P_H1], plan[P_H2], plan[P_DP], plan[P_LP])
+    for i in range(4):
+        leaves = place[H_KP1 + i] != 0.0
+        net[i] = far if leaves else near
+        if place[H_HACK] != 0.0:
+            net[i] = scaled_link(net[i], sizes[i])
+        which = 1 if leaves else 0
+        net[4 + i] = chip[K_NET + which * LINK_FIELDS + K_LINK_LATENCY]
+
+
+@nb.njit(cache=True, nogil=True)
+def _override(chip: FloatArray, over: FloatArray) -> None:
+    k = K_LEVEL + 3 * LEVEL_FIELDS
+    if over[V_DRAM] >= 0.0:
+        chip[k + L_BANDWIDTH] = over[V_DRAM]
+    if over[V_SIZE] >= 0.0:
+        chip[k + L_SIZE] = chip[k + L_SHARE] = over[V_SIZE]
+    if over[V_INTRA] >= 0.0:
+        chip[K_NET + K_LINK_BANDWIDTH] = over[V_INTRA]
+    if over[V_INTER] >= 0.0:
+        chip[K_NET + LINK_FIELDS + K_LINK_BANDWIDTH] = over[V_INTER]
+    if over[V_FLOPS] >= 0.0:
+        chip[K_FLOPS] = over[V_FLOPS]
+
+
+@nb.njit(cache=True, nogil=True)
+def chip_reason(chip: FloatArray, precision: float, exact: bool) -> int:
+    """Return why a chip computes nothing, or ``OK``."""
+    if chip[K_FLOPS] <= 0.0:
+        return NO_CORE
+    least = 3.0 if exact else 1.0
+    for level in range(3):
+        k = K_LEVEL + level * LEVEL_FIELDS
+        if chip[k + L_SHARE] / precision < least or chip[k + L_BANDWIDTH] <= 0.0:
+            return NO_REGISTERS + level
+    if chip[K_LEVEL + 3 * LEVEL_FIELDS + L_BANDWIDTH] <= 0.0:
+        return NO_MEMORY
+    return OK
+
+
+@nb.njit(cache=True, nogil=True)
+def over_budget(alloc: FloatArray) -> bool:
+    """Tell whether the fractions of area, power or perimeter sum to more than one."""
+    limit = 1.0 + 1e-9
+    return (
+        alloc[A_AREA : A_AREA + 7].sum() > limit
+        or alloc[A_POWER : A_POWER + 7].sum() > limit
+        or alloc[A_EDGE : A_EDGE + 3].sum() > limit
+    )
+
+
+@nb.njit(cache=True, nogil=True)
+def _first_product(model: FloatArray, plan: FloatArray) -> tuple[float, float, float]:
+    """Return the dimensions by which the authors' "best" dataflow is chosen once and for all."""
+    rows, d = mini_batch(model, plan), model[M_HIDDEN]
+    g = model[M_GATES] * d
+    if plan[P_HTYPE] == CR:
+        return rows, (2 * d) // plan[P_H1], g
+    if plan[P_HTYPE] == RC:
+        return rows // plan[P_H1], 2 * d, g // plan[P_H2]
+    return rows, 2 * d, g
+
+
+@nb.njit(cache=True, nogil=True)
+def _step_time(
+    env: tuple, model: FloatArray, plan: FloatArray, forward: tuple, backward: tuple,
+    durations: FloatArray, scratch: FloatArray, log: FloatArray, result: FloatArray,
+) -> float:  # fmt: skip
+    step_durations(env, model, plan, durations, log)
+    for i in range(durations.size):
+        if not durations[i] < math.inf:
+            result[X_FORWARD] = result[X_BACKWARD] = math.inf
+            return math.inf
+    kept = env[2][O_LINKS_KEPT] != 0.0
+    f, b = forward, backward
+    result[X_FORWARD] = run(
+        f[0], f[1], f[2], f[3], f[4], f[5], f[6], durations, kept, scratch
+    )  # fmt: skip
+    result[X_BACKWARD] = run(
+        b[0], b[1], b[2], b[3], b[4], b[5], b[6], durations, kept, scratch
+    )  # fmt: skip
+    return result[X_FORWARD] + result[X_BACKWARD]
+
+
+@nb.njit(cache=True, nogil=True)
+def _gemm_time(
+    env: tuple, model: FloatArray, plan: FloatArray, log: FloatArray, result: FloatArray
+) -> float:
+    """Time of the forward product of (m, k, n) = model[:3], split as the strategy says."""
+    m, k, n = model[0], model[1], model[2]
+    a, c = plan[P_H1], plan[P_H2]
+    if plan[P_HTYPE] == CR:
+        time = product(env, C_F, m, float(math.ceil(k / a)), n, log)
+        time += collective(env, C_F, m * n, a, B_KP1, True, True, log)
+    elif plan[P_HTYPE] == RC:
+        rows = float(math.ceil(m / a))
+        time = product(env, C_F, rows, k, float(math.ceil(n / c)), log)
+        time += collective(env, C_F, rows * n, c, B_KP2, False, False, log)
+    else:
+        time = product(env, C_F, m, k, n, log)
+    result[X_FORWARD] = time
+    return time
+
+
+@nb.njit(cache=True, nogil=True)
+def _time_on(
+    chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, step: bool,
+    opt: FloatArray, draws: np.ndarray, tiles: FloatArray, forward: tuple, backward: tuple,
+    durations: FloatArray, scratch: FloatArray, log: FloatArray, result: FloatArray,
+) -> float:  # fmt: skip
+    """Return the time on one chip (infinite with a reason if there is none)."""
+    exact = opt[O_EXACT] != 0.0
+    reason = chip_reason(chip, opt[O_PRECISION], exact)
+    if reason == OK and not exact:
+        reason = draw_all(chip, opt[O_PRECISION], int(opt[O_CANDIDATES]), draws, tiles)
+        if step:
+            m, k, n = _first_product(model, plan)
+        else:
+            m, k, n = model[0], model[1], model[2]
+            if plan[P_HTYPE] == CR:
+                k = k // plan[P_H1]
+            elif plan[P_HTYPE] == RC:
+                m, n = m // plan[P_H1], n // plan[P_H2]
+        opt[O_FLOW] = resolve_flow(int(chip[K_FLOW]), m, k, n)
+    result[X_REASON] = reason
+    if reason != OK:
+        return math.inf
+    net = np.zeros(8)
+    link_row(chip, place, plan, net)
+    env = (chip, net, opt, tiles)
+    if step:
+        time = _step_time(
+            env, model, plan, forward, backward, durations, scratch, log, result
+        )  # fmt: skip
+    else:
+        time = _gemm_time(env, model, plan, log, result)
+    if not time < math.inf:
+        result[X_REASON] = NO_NETWORK
+    return time
+
+
+@nb.njit(cache=True, nogil=True)
+def _mixed(low: FloatArray, high: FloatArray, out: FloatArray) -> None:
+    """Write a chip with the memory of ``low`` bundles and the compute of ``high``."""
+    out[:] = low
+    out[K_FLOPS] = max(low[K_FLOPS], high[K_FLOPS])
+
+
+@nb.njit(cache=True, nogil=True)
+def _choose_bundles(
+    tech: FloatArray, alloc: FloatArray, over: FloatArray, most: int, place: FloatArray,
+    model: FloatArray, plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray,
+    tiles: FloatArray, forward: tuple, backward: tuple, durations: FloatArray,
+    scratch: FloatArray, log: FloatArray, result: FloatArray,
+) -> int:  # fmt: skip
+    """Return the number of bundles, 1 to ``most``, with the smallest time (branch and bound)."""
+    low, high, mix = np.zeros(CHIP_COLUMNS), np.zeros(CHIP_COLUMNS), np.zeros(CHIP_COLUMNS)
+    stack = np.zeros((128, 2), dtype=np.int64)
+    build_chip(tech, alloc, most, False, high)
+    _override(high, over)
+    best = _time_on(
+        high, place, model, plan, step, opt, draws, tiles, forward, backward, durations, scratch,
+        log, result,
+    )  # fmt: skip
+    chosen = most
+    depth = 0
+    if most > 1:
+        stack[0, 0], stack[0, 1] = 1, most - 1
+        depth = 1
+    while depth > 0:
+        depth -= 1
+        a, b = stack[depth, 0], stack[depth, 1]
+        build_chip(tech, alloc, a, False, low)
+        build_chip(tech, alloc, b, False, high)
+        _override(low, over)
+        _override(high, over)
+        _mixed(low, high, mix)
+        time = _time_on(
+            mix, place, model, plan, step, opt, draws, tiles, forward, backward, durations,
+            scratch, log, result,
+        )  # fmt: skip
+        if time >= best * (1.0 - _TOLERANCE):
+            continue
+        if a == b:
+            best, chosen = time, a
+            continue
+        mid = (a + b) // 2
+        stack[depth, 0], stack[depth, 1] = a, mid
+        stack[depth + 1, 0], stack[depth + 1, 1] = mid + 1, b
+        depth += 2
+    return chosen
+
+
+@nb.njit(cache=True, nogil=True)
+def _repeats(name: int, model: FloatArray) -> float:
+    """Return how often a step runs the kernels of one duration."""
+    if name in (C_F, C_B):
+        return model[M_STEPS] * model[M_LAYERS]
+    if name in (R_E, R_S):
+        return 1.0
+    if name == R_C:
+        return model[M_LAYERS]
+    return model[M_STEPS]
+
+
+@nb.njit(cache=True, nogil=True)
+def _energy(
+    chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, step: bool,
+    time: float, log: FloatArray, result: FloatArray,
+) -> None:  # fmt: skip
+    """Fill energy per run of the whole system and mean power per device."""
+    dynamic = flops = 0.0
+    for i in range(1, int(log[0, 0]) + 1):
+        row = log[i]
+        energy = row[R_FLOPS] * chip[K_FLOP_ENERGY]
+        for level in range(4):
+            energy += row[R_BYTES0 + level] * chip[K_LEVEL + level * LEVEL_FIELDS + L_ENERGY]
+        if row[R_KIND] == KIND_COLLECTIVE or row[R_KIND] == KIND_TRANSFER:
+            which = 1 if place[H_PACKAGES] > 1.0 else 0
+            energy += row[R_SENT] * chip[K_NET + which * LINK_FIELDS + K_LINK_ENERGY]
+        times = _repeats(int(row[R_NAME]), model) if step else 1.0
+        dynamic += energy * times
+        flops += row[R_FLOPS] * times
+    static = 0.0
+    for level in range(4):
+        static += chip[K_LEVEL + level * LEVEL_FIELDS + L_STATIC]
+    # A log row stands for one of the kp * dp devices that a stage has.
+    shards = plan[P_H1] * plan[P_H2] * plan[P_DP]
+    devices = shards * plan[P_LP]
+    result[X_ENERGY] = dynamic * shards + static * time * devices
+    result[X_FLOPS] = flops * shards
+    result[X_POWER] = result[X_ENERGY] / (time * devices) if time > 0.0 else 0.0
+
+
+@nb.njit(cache=True, nogil=True)
+def _memory(
+    model: FloatArray, plan: FloatArray, step: bool, opt: FloatArray, parts: FloatArray
+) -> float:
+    if step:
+        return memory_per_device(model, plan, opt[O_PRECISION], opt[O_FIXED] != 0.0, parts)
+    m, k, n = model[0], model[1], model[2]
+    a, c = plan[P_H1], plan[P_H2]
+    if plan[P_HTYPE] == CR:
+        k = math.ceil(k / a)
+    elif plan[P_HTYPE] == RC:
+        m, n = math.ceil(m / a), math.ceil(n / c)
+    return opt[O_PRECISION] * (m * k + k * n + m * n)
+
+
+@nb.njit(cache=True, nogil=True)
+def evaluate_point(
+    tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
+    plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray, forward: tuple,
+    backward: tuple, chip: FloatArray, parts: FloatArray, durations: FloatArray,
+    log: FloatArray, result: FloatArray,
+) -> None:  # fmt: skip
+    """Evaluate one design point; ``result[X_REASON]`` says why a time is infinite or unusable."""
+    fixed = opt[O_FIXED] != 0.0
+    scratch = np.empty(forward[3].size + backward[3].size)
+    tiles = np.zeros((3, max(int(opt[O_CANDIDATES]), 2), 3))
+    quiet = np.zeros((1, LOG_COLUMNS))
+    result[:] = 0.0
+    result[X_TIME] = math.inf
+    if step and (plan[P_LP] == 2.0 or plan[P_LP] == 3.0):
+        result[X_REASON] = UNSUPPORTED_PIPELINE
+        return
+    if step and not fixed and not divides(model, plan):
+        result[X_REASON] = INDIVISIBLE
+        return
+    bundles = max_bundles(tech, alloc)
+    if fixed and bundles > 1:
+        bundles = _choose_bundles(
+            tech, alloc, over, bundles, place, model, plan, step, opt, draws, tiles, forward,
+            backward, durations, scratch, quiet, result,
+        )  # fmt: skip
+    build_chip(tech, alloc, bundles, not fixed, chip)
+    _override(chip, over)
+    log[0, 0] = 0.0
+    time = _time_on(
+        chip, place, model, plan, step, opt, draws, tiles, forward, backward, durations, scratch,
+        log, result,
+    )  # fmt: skip
+    result[X_TIME] = time
+    result[X_BUNDLES] = chip[K_BUNDLES]
+    result[X_MEMORY] = _memory(model, plan, step, opt, parts)
+    result[X_CAPACITY] = chip[K_LEVEL + 3 * LEVEL_FIELDS + L_SIZE]
+    if time < math.inf and log.shape[0] > 1:
+        _energy(chip, place, model, plan, step, time, log, result)
+    if fixed and result[X_REASON] == OK:
+        if over_budget(alloc):
+            result[X_REASON] = OVER_BUDGET
+        elif result[X_MEMORY] > result[X_CAPACITY]:
+            result[X_REASON] = MEMORY_OVERFLOW
+
+
+@nb.njit(cache=True, nogil=True)
+def evaluate_all(
+    tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
+    plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray, forward: tuple,
+    backward: tuple, energy: bool, chips: FloatArray, durations: FloatArray, results: FloatArray,
+) -> None:  # fmt: skip
+    """Evaluate all rows of ``alloc`` for one workload and strategy."""
+    log = np.zeros((LOG_ROWS if energy else 1, LOG_COLUMNS))
+    parts = np.zeros(6)
+    for i in range(alloc.shape[0]):
+        t = i if tech.shape[0] > 1 else 0
+        p = i if place.shape[0] > 1 else 0
+        evaluate_point(
+            tech[t], alloc[i], over, place[p], model, plan, step, opt, draws, forward, backward,
+            chips[i], parts, durations[i], log, results[i],
+        )  # fmt: skip
