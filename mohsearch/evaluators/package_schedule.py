@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mohsearch.evaluators.package_kernels import (
+from mohsearch.evaluators.package_fluid import (
     SHARING_MAX_MIN,
     SHARING_PROPORTIONAL,
     SHARING_TWO_PASS,
