@@ -32,7 +32,7 @@ def plot_convergence(runs: Sequence[Curve], *, heading: str = "") -> Figure:
     figure = style.new_figure(8.4, 5.2)
     axes = figure.subplots()
     groups = bands(runs)
-    colours = style.colours(band.contender for band in groups)
+    colours = style.colours(curve.contender for curve in runs)
     for curve in runs:
         axes.plot(
             curve.evaluations,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MAX_LINES = 400
-"""Solutions drawn in the parallel-coordinates panel, at most, spread over the sorted front."""
+_MAX_LINES = 600
+"""Solutions drawn in the parallel-coordinates panel, at most, shared by all fronts."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,9 @@ def _series(
 
 def _plane(axes: Axes, x: _Axis, y: _Axis, series: Sequence[_Series]) -> None:
     style.style_axes(axes)
-    crowded = sum(len(s.values[x.metric.name]) for s in series) > 300
+    total = sum(len(s.values[x.metric.name]) for s in series)
+    crowded = total > 300
+    faint = min(0.35, max(0.05, 150 / max(total, 1)))
     for item in series:
         xs = item.values[x.metric.name] * x.scale.factor
         ys = item.values[y.metric.name] * y.scale.factor
@@ -171,7 +173,15 @@ def _plane(axes: Axes, x: _Axis, y: _Axis, series: Sequence[_Series]) -> None:
         best = np.zeros(len(xs), dtype=bool)
         best[usable] = nondominated(losses[usable])
         look: dict[str, Any] = {"marker": item.marker, "color": item.colour, "linewidths": 0}
-        axes.scatter(xs[~best], ys[~best], s=13 if crowded else 20, alpha=0.35, zorder=2, **look)
+        axes.scatter(
+            xs[~best],
+            ys[~best],
+            s=13 if crowded else 20,
+            alpha=faint,
+            rasterized=total > 2000,
+            zorder=2,
+            **look,
+        )
         line = np.flatnonzero(best)[np.argsort(xs[best], kind="stable")]
         steps = "steps-post" if x.metric.sign == y.metric.sign == 1 else "default"
         axes.plot(
@@ -232,9 +242,11 @@ def _parallel(axes: Axes, columns: Sequence[_Axis], series: Sequence[_Series]) -
     places = np.arange(len(columns), dtype=float)
     for item, part in zip(series, stacked, strict=True):
         shares = box.normalise(part * signs)
-        keep = np.unique(np.linspace(0, len(shares) - 1, min(len(shares), _MAX_LINES)).astype(int))
+        keep = np.unique(
+            np.linspace(0, len(shares) - 1, min(len(shares), _MAX_LINES // len(series))).astype(int)
+        )
         lines = np.stack([np.broadcast_to(places, shares[keep].shape), shares[keep]], axis=-1)
-        alpha = float(np.clip(25 / max(len(keep), 1), 0.08, 0.5))
+        alpha = float(np.clip(40 / max(len(keep) * len(series), 1), 0.08, 0.5))
         axes.add_collection(
             LineCollection(list(lines), colors=item.colour, linewidths=0.9, alpha=alpha)
         )
@@ -285,4 +297,4 @@ def _legend(series: Sequence[_Series], ideal: bool) -> list[list[Artist]]:
         entries.append(
             Line2D([], [], marker="P", markersize=8, label="ideal point (proven bound)", **extra)
         )
-    return [entries[k : k + 5] for k in range(0, len(entries), 5)]
+    return [entries]

@@ -45,7 +45,7 @@ def plot_gantt(design: Mapping[str, Any], *, heading: str = "", note: str = "") 
     """Draw a package's schedule as in MOHaM figure 6.
 
     Rows are instances, grouped by template (colour); bars are layers, networks told apart by
-    opacity; black marks below a bar say for how much of its time the layer waited for memory.
+    opacity; black marks below a bar say how much of its time the layer lost to shared bandwidth.
     Beside it stands the area of each instance.
 
     Parameters
@@ -73,6 +73,9 @@ def plot_gantt(design: Mapping[str, Any], *, heading: str = "", note: str = "") 
     _finish_schedule(schedule, rows, time, end)
     _draw_areas(area, rows)
     stalls = any(_stalled(layer) for layer in design["layers"])
+    if stalls:
+        note = f"{note}    " if note else ""
+        note += "black: the part of a layer's time that it lost to shared memory bandwidth"
     style.title(figure, heading or "Schedule", note, _legend(rows, networks, stalls))
     return figure
 
@@ -189,12 +192,12 @@ def _legend(rows: Sequence[_Row], networks: Sequence[str], stalls: bool) -> list
 
     colours = {str(row.instance["template"]): row.colour for row in rows}
     first: list[Artist] = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    if stalls:
-        first.append(Patch(color=style.STALL, label="below a bar: waiting for memory"))
     opacity = _opacities(networks)
     second: list[Artist] = [
         Patch(color=style.shade(style.INK, 0.85 * opacity[name]), label=name) for name in networks
     ]
-    return (
-        [first, *(second[k : k + 7] for k in range(0, len(second), 7))] if second[1:] else [first]
-    )
+    if not second[1:]:
+        second = []
+    if stalls:
+        second.append(Patch(color=style.STALL, label="stalled"))
+    return [first, second]

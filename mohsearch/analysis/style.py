@@ -58,15 +58,19 @@ def style_axes(axes: Axes, *, grid: str | None = "both") -> None:
 def title(
     figure: Figure, text: str, note: str = "", legend: Sequence[Sequence[Artist]] = ()
 ) -> None:
-    """Write a title with a legend in rows right below it, and a quiet note at the foot."""
+    """Write a title with a legend in rows right below it, and a quiet note at the foot.
+
+    Rows of the legend that are too long for the figure are broken.
+    """
     from matplotlib.lines import Line2D
 
-    columns = max((len(row) for row in legend), default=1)
-    blank = Line2D([], [], color="none", label="")
+    rows = [part for row in legend for part in _broken(row, float(figure.get_figwidth()))]
+    columns = max((len(row) for row in rows), default=1)
+    blank = Line2D([], [], color="none", label=" ")
     # matplotlib fills legends by columns: rows are padded and transposed
-    padded = [[*row, *[blank] * (columns - len(row))] for row in legend if row]
+    padded = [[*row, *[blank] * (columns - len(row))] for row in rows]
     figure.legend(
-        handles=[entry for column in zip(*padded, strict=True) for entry in column] or [blank],
+        handles=[entry for column in zip(*padded, strict=True) for entry in column],
         title=text,
         title_fontproperties={"size": TITLE_SIZE, "weight": "bold"},
         loc="outside upper left",
@@ -82,6 +86,16 @@ def title(
     )
     if note:
         figure.supxlabel(note, x=0.01, ha="left", fontsize=NOTE_SIZE, color=SOFT)
+
+
+def _broken(row: Sequence[Artist], width_in: float) -> list[list[Artist]]:
+    """Break a legend row so that its columns, as wide as their longest entry, fit a figure."""
+    if not row:
+        return []
+    longest = max(len(str(entry.get_label())) for entry in row)
+    entry_in = 0.55 + longest * TICK_SIZE * 0.56 / 72
+    count = max(1, min(len(row), int(width_in / entry_in)))
+    return [list(row[k : k + count]) for k in range(0, len(row), count)]
 
 
 def shade(colour: str, opacity: float) -> tuple[float, float, float]:

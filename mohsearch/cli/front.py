@@ -129,10 +129,10 @@ def _percent(share: float) -> str:
 
 
 def show_solution(item: Front, solution: str) -> None:
-    """Print one solution: metrics, and its instances when it is a package."""
-    from mohsearch.analysis.designs import buffer_bytes, describe, is_package
+    """Print one solution: metrics, and for a package its instances and what holds it up."""
+    from mohsearch.analysis.designs import describe, is_package
     from mohsearch.analysis.fronts import choose
-    from mohsearch.analysis.quantities import scale_for, short_name, size_text
+    from mohsearch.analysis.quantities import scale_for, short_name
 
     index = choose(item, solution)
     facts: dict[str, object] = {"run": item.run, "solution": index}
@@ -140,10 +140,30 @@ def show_solution(item: Front, solution: str) -> None:
         value = float(item.values[metric.name][index])
         facts[short_name(metric.name)] = scale_for([value], metric.unit).quantity(value)
     design: Any = item.designs[index] if item.designs else {}
+    facts["design"] = describe(design)
     if not is_package(design):
-        print_facts(facts | {"design": describe(design)})
+        print_facts(facts)
         return
-    print_facts(facts | {"design": describe(design), "layers": len(design["layers"])})
+    facts["layers"] = len(design["layers"])
+    if "bottleneck" in design:
+        held = design["bottleneck"]
+        computing, stalled = held["compute_s"], held["stalled_s"]
+        time = scale_for([computing, stalled], "s")
+        facts["critical chain"] = (
+            f"{len(held['chain'])} layers one after the other: {time.quantity(computing)} "
+            f"computing, {time.quantity(stalled)} lost to shared bandwidth"
+        )
+    print_facts(facts)
+    click.echo()
+    _print_instances(design)
+
+
+def _print_instances(design: Any) -> None:
+    from mohsearch.analysis.designs import buffer_bytes
+    from mohsearch.analysis.quantities import scale_for, size_text
+
+    end = max(layer["end_s"] for layer in design["layers"])
+    energy = scale_for([part.get("energy_j", 0.0) for part in design["instances"]], "J")
     table = []
     for part in design["instances"]:
         layers = [layer for layer in design["layers"] if layer["instance"] == part["id"]]
@@ -156,13 +176,13 @@ def show_solution(item: Front, solution: str) -> None:
                 f"{int(part['macs']):,}" if "macs" in part else "",
                 size_text(buffer_bytes(part)) if part.get("levels") else "",
                 f"{part['area_mm2']:.3g}" if "area_mm2" in part else "",
+                energy.text(part["energy_j"], 3) if "energy_j" in part else "",
                 str(len(layers)),
-                scale_for([busy], "s").quantity(busy),
+                f"{busy / end:.0%}",
             ]
         )
-    headers = ["#", "template", "tile", "MACs", "memory", "area (mm²)", "layers", "busy"]
-    click.echo()
-    print_table(headers, table, numeric=[0, 3, 4, 5, 6, 7])
+    headers = ["#", "template", "tile", "MACs", "memory", "area (mm²)", f"energy ({energy.unit})"]
+    print_table([*headers, "layers", "busy"], table, numeric=[0, 3, 4, 5, 6, 7, 8])
 
 
 @front.command(
