@@ -266,7 +266,7 @@ def _bounds_inside(mapping, level):
     return Mapping(mapping.levels[level:]).bounds()
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(mappings())
 def test_exact_halos_never_fetch_more_than_timeloop_credits(mapping):
     timeloop = count_accesses(mapping, TENSORS)
@@ -277,7 +277,7 @@ def test_exact_halos_never_fetch_more_than_timeloop_credits(mapping):
             assert access.updates <= theirs[name].updates
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(mappings())
 def test_words_are_conserved_between_levels(mapping):
     counts = count_accesses(mapping, TENSORS, CountRules(zero_fill=False))
@@ -295,7 +295,7 @@ def test_words_are_conserved_between_levels(mapping):
                 assert sent <= got
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(mappings())
 def test_notation_survives_a_round_trip(mapping):
     assert parse_mapping(format_mapping(mapping, unit_loops=True)) == mapping
