@@ -6,6 +6,8 @@ ENGINES = Registry(
     "engine",
     {
         "array": "mohsearch.engines.array_engine:ArrayEngine",
+        "deap": "mohsearch.engines.deap_engine:DeapEngine",
+        "optuna": "mohsearch.engines.optuna_engine:OptunaEngine",
         "pymoo": "mohsearch.engines.pymoo_engine:PymooEngine",
         "random": "mohsearch.engines.random_engine:RandomEngine",
     },

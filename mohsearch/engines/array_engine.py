@@ -14,12 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.core.seeds import generator
+from mohsearch.engines.breeding import Breeder
 from mohsearch.engines.convergence import crowding_distances
 from mohsearch.engines.engine import Capabilities, Engine, FloatArray, IntArray
-from mohsearch.engines.sampling import fresh_samples
-
-MATING_ROUNDS = 20
-"""Matings tried per generation before fresh samples fill what duplicates left open."""
 
 
 class ArrayEngine(Engine):
@@ -32,8 +29,8 @@ class ArrayEngine(Engine):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._rng = generator(self.seed, "array", self.algorithm)
-        self._immigrants: Any = getattr(self.portfolio, "immigrants", None)
+        rng = generator(self.seed, "array", self.algorithm)
+        self._breeder = Breeder(self.problem, self.portfolio, self.seen, rng)
         self._X = np.empty((0, self.problem.n_var), dtype=self.seen.dtype)
         self._F = np.empty((0, self.problem.n_obj))
         self._violation = np.empty(0)
@@ -41,20 +38,10 @@ class ArrayEngine(Engine):
         self._crowding = np.empty(0)
 
     def ask(self, k: int) -> NDArray[Any]:
-        """Return the next generation: offspring, then immigrants, then samples where both fail."""
-        taken: set[bytes] = set()
+        """Return the next generation (see :class:`~mohsearch.engines.breeding.Breeder`)."""
         if not len(self._X):
-            return self._samples(self.portfolio.sampling, k, taken)
-        count = 0
-        if self._immigrants is not None:
-            count = min(self._immigrants.count(self.population_size), k - 1)
-        batches = self._offspring(k - count, taken)
-        if count:
-            batches.append(self._samples(self._immigrants.sampling, count, taken))
-        missing = k - sum(len(batch) for batch in batches)
-        if missing:
-            batches.append(self._samples(self.portfolio.sampling, missing, taken))
-        return np.concatenate(batches)
+            return self._breeder.first(k)
+        return self._breeder.next(self._X, self._rank, self._crowding, k)
 
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Select the next population from parents and offspring."""
@@ -71,61 +58,6 @@ class ArrayEngine(Engine):
     def population(self) -> NDArray[Any]:
         """Return the current population."""
         return self._X
-
-    def _samples(self, sampling: Any, count: int, taken: set[bytes]) -> NDArray[Any]:
-        rows = fresh_samples(self.problem, sampling, count, self._rng, self.seen, taken)
-        return np.asarray(rows, dtype=self.seen.dtype)
-
-    def _offspring(self, count: int, taken: set[bytes]) -> list[NDArray[Any]]:
-        """Mate until there are ``count`` new genomes, at most ``MATING_ROUNDS`` times."""
-        batches: list[NDArray[Any]] = []
-        missing = count
-        for _ in range(MATING_ROUNDS):
-            if missing <= 0:
-                break
-            children = self._mate(missing)
-            keep: list[int] = []
-            for position, key in enumerate(self.seen.keys(children)):
-                if len(keep) < missing and key not in taken and key not in self.seen:
-                    taken.add(key)
-                    keep.append(position)
-            batches.append(np.asarray(children[keep], dtype=self.seen.dtype))
-            missing -= len(keep)
-        return batches
-
-    def _mate(self, count: int) -> NDArray[Any]:
-        crossover, mutation, rng = self.portfolio.crossover, self.portfolio.mutation, self._rng
-        matings = -(-count // crossover.n_offsprings)
-        kind = np.float64 if self.seen.dtype.kind == "f" else np.int64
-        parents = self._X[self._tournament(matings * crossover.n_parents)].astype(kind)
-        pairs = parents.reshape(crossover.n_parents, matings, -1)
-        children = pairs[np.arange(crossover.n_offsprings) % crossover.n_parents].copy()
-        crossed = rng.random(matings) < _probability(crossover)
-        if crossed.any():
-            children[:, crossed] = crossover._do(self.problem, pairs, random_state=rng)[:, crossed]
-        children = np.asarray(children.reshape(-1, self.problem.n_var))
-        changed = rng.random(len(children)) < _probability(mutation)
-        if changed.any():
-            mutants = mutation._do(self.problem, children.copy(), random_state=rng)
-            children[changed] = mutants[changed]
-        return children
-
-    def _tournament(self, count: int) -> IntArray:
-        """Return winners of binary tournaments: smaller rank, then more room, then by chance."""
-        n = len(self._X)
-        rounds = -(-2 * count // n)
-        drawn = np.concatenate([self._rng.permutation(n) for _ in range(rounds)])
-        a, b = drawn[: 2 * count].reshape(2, count)
-        rank, crowding = self._rank, self._crowding
-        coin = self._rng.random(count) < 0.5
-        tie = np.where(crowding[a] == crowding[b], coin, crowding[a] > crowding[b])
-        first = np.where(rank[a] == rank[b], tie, rank[a] < rank[b])
-        return np.where(first, a, b)
-
-
-def _probability(operator: Any) -> float:
-    value = operator.prob
-    return float(getattr(value, "value", value))
 
 
 def survivors(

@@ -18,7 +18,7 @@ def test_every_engine_declares_its_algorithms(name):
     assert engine.default_algorithm in engine.algorithms
     for can in engine.algorithms.values():
         assert can.summary
-        assert "sampling" in can.operators
+        assert set(can.operators) <= {"sampling", "crossover", "mutation"}
         assert can.max_objectives is None or can.max_objectives >= can.min_objectives
 
 
@@ -69,16 +69,16 @@ class Newcomers:
         return population // 5
 
 
-@pytest.mark.parametrize("engine", ["pymoo", "array"])
+@pytest.mark.parametrize("engine", ["pymoo", "array", "optuna"])
 def test_immigrants_take_the_place_of_offspring_after_the_first_generation(
     cases, search, operators, engine
 ):
     newcomers = Newcomers(operators.sampling)
     portfolio = SimpleNamespace(**{**vars(operators), "immigrants": newcomers})
     made = search(
-        cases.Knapsack(), engine=engine, portfolio=portfolio, population=20, generations=5
+        cases.Assignment(), engine=engine, portfolio=portfolio, population=20, generations=5
     )
-    plain = search(cases.Knapsack(), engine=engine, population=20, generations=5)
+    plain = search(cases.Assignment(), engine=engine, population=20, generations=5)
     last, plain_last = list(made.generations())[-1], list(plain.generations())[-1]
     assert newcomers.drawn == 4
     assert last.evaluations == plain_last.evaluations == 100

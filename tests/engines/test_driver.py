@@ -63,12 +63,12 @@ def test_the_archive_keeps_natural_signs_and_hands_on_minimised_ones(cases, sear
     assert np.array_equal(made.archive.objectives()[:, 0], -profits)
 
 
-@pytest.mark.parametrize("engine", ["pymoo", "array", "random"])
+@pytest.mark.parametrize("engine", ["pymoo", "array", "deap", "optuna", "random"])
 @pytest.mark.parametrize("count", [1, 4, 9])
 def test_a_replayed_search_continues_bit_for_bit(cases, search, engine, count):
-    whole = search(cases.Knapsack(), engine=engine, population=20, generations=9)
+    whole = search(cases.Assignment(), engine=engine, population=20, generations=9)
     generations = run(whole)
-    again = search(cases.Knapsack(), engine=engine, population=20, generations=9)
+    again = search(cases.Assignment(), engine=engine, population=20, generations=9)
     resumed = run(again, record(whole, generations, count))
     assert [g.replayed for g in resumed] == [True] * count + [False] * (9 - count)
     assert again.problem.computed == whole.problem.computed - generations[count - 1].distinct
@@ -118,12 +118,12 @@ def test_convergence_ends_a_search_before_its_budget(cases, search):
     assert not rule.reached(crowding[:-1])
 
 
-@pytest.mark.parametrize("engine", ["pymoo", "array", "random"])
+@pytest.mark.parametrize("engine", ["pymoo", "array", "deap", "optuna", "random"])
 def test_a_seed_repeats_and_another_differs_without_touching_global_state(cases, search, engine):
     from mohsearch.testing.contracts import check_repeats
 
     def genomes(seed):
-        made = search(cases.Knapsack(), engine=engine, generations=4, seed=seed)
+        made = search(cases.Assignment(), engine=engine, generations=4, seed=seed)
         run(made)
         return made.archive.genomes
 

@@ -66,6 +66,28 @@ def test_every_multi_objective_algorithm_comes_near_the_exact_front(cases, searc
     assert found_share(cases, made) >= 0.9
 
 
+@pytest.mark.parametrize(("engine", "least"), [("deap", 0.95), ("optuna", 0.9)])
+def test_other_libraries_nsga2_come_near_the_exact_front(cases, search, engine, least):
+    made = search(cases.Assignment(), engine=engine, population=30, generations=30)
+    assert found_share(cases, made) >= least
+    assert len(made.archive) == 900, "no genome twice"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "generations"),
+    [pytest.param("tpe", 5, marks=pytest.mark.slow), ("random", 12), ("qmc", 12)],
+)
+def test_optunas_samplers_search_genes_that_vary_freely(cases, search, algorithm, generations):
+    made = search(
+        cases.Accelerators(),
+        engine="optuna",
+        algorithm=algorithm,
+        population=20,
+        generations=generations,
+    )
+    assert found_share(cases, made) >= 0.7
+
+
 def test_search_beats_random_draws_at_equal_evaluations(cases, search):
     better = 0
     for seed in (1, 2, 3):
