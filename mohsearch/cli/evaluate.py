@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,22 +96,32 @@ def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> N
     if kind == "table":
         if output is not None:
             raise click.UsageError("a table is for reading; write json or csv to a file")
-        _print_rows(report)
+        _print_rows(report.rows)
+        if report.summary:
+            click.echo()
+            _print_rows(report.summary)
         return
     text = to_json(report.document) + "\n" if kind == "json" else to_csv(report.rows)
     if output is None:
         click.echo(text, nl=False)
     else:
         write_text(output, text)
-        say(f"wrote {len(report.document):,} cases to {output}")
+        say(f"wrote {len(report.rows):,} cases to {output}")
+    _say_summary(report)
 
 
-def _print_rows(report: EvaluationReport) -> None:
-    columns = list(dict.fromkeys(key for row in report.rows for key in row))
+def _say_summary(report: EvaluationReport) -> None:
+    """Print the summary where it does not mix with the cases: after a written file, or aside."""
+    for row in report.summary:
+        say(" ".join(f"{key}={figure_text(value)}" for key, value in row.items()))
+
+
+def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
     numeric = [
         k
         for k, column in enumerate(columns)
-        if all(isinstance(row.get(column, 0), (int, float)) for row in report.rows)
+        if all(isinstance(row.get(column, 0), (int, float)) for row in rows)
     ]
-    table = [[figure_text(row.get(column)) for column in columns] for row in report.rows]
+    table = [[figure_text(row.get(column)) for column in columns] for row in rows]
     print_table(columns, table, numeric=numeric)

@@ -19,8 +19,11 @@ class EvaluationReport:
         The whole result as plain JSON types, keyed by case id.
     natural_format
         The format in which this evaluator's users exchange cases.
+    summary
+        Records about all cases together (accuracy per class, say), printed beside the rows.
     """
 
     rows: tuple[Mapping[str, Any], ...]
     document: Any
     natural_format: Literal["json", "csv"]
+    summary: tuple[Mapping[str, Any], ...] = ()

@@ -1,0 +1,223 @@
+"""Evaluator ``kernel``: milliseconds of matrix products and element-wise kernels on real devices."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mohsearch.core.cards import read_text
+from mohsearch.core.errors import InputError
+from mohsearch.evaluators.crossflow.device_kernels import (
+    KernelConstants,
+    gemm_milliseconds,
+    load_constants,
+    pass_milliseconds,
+    peak_rate,
+)
+from mohsearch.evaluators.report import EvaluationReport
+from mohsearch.hardware.systems import SystemCard, find_system
+
+_NUMBERS = {
+    "fp32": "fp32", "float32": "fp32", "tf32": "tf32", "fp16": "fp16", "float16": "fp16",
+    "half": "fp16", "bf16": "bf16", "bfloat16": "bf16", "mixed": "mixed",
+}  # fmt: skip
+_TENSORS = {"add": 3.0, "mul": 3.0, "div": 3.0, "pow": 2.0, "mlp_act": 3.0}
+"""Tensors of the output's size that an op reads and writes; the others read one and write one."""
+BIG_MS = 1.0
+"""The accuracy targets are stated for products that take longer than this."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    index: int
+    card: SystemCard
+    kind: str
+    number: str
+    sizes: tuple[float, float, float, float]
+    """Batch, m, n, k of a product; bytes in the first place for an element-wise kernel."""
+    is_gemm: bool
+
+
+def evaluate(path: Path) -> EvaluationReport:
+    """Milliseconds of measured kernels on real devices, with errors where they were measured.
+
+    Parameters
+    ----------
+    path
+        CSV with one kernel per row: ``gpu`` or ``device``; ``op``; ``M``, ``N``, ``K`` of a
+        product (``B`` for a batch) or ``B``, ``H`` (or ``M``, ``N``) of an element-wise kernel;
+        ``dtype`` or ``precision``; optionally ``measured_ms``.
+
+    Returns
+    -------
+    EvaluationReport
+        The rows with ``predicted_ms`` and ``plain_roofline_ms``; the summary has mean error and
+        log-correlation per device and class.
+
+    Raises
+    ------
+    InputError
+        If a row lacks a column or names an unknown device; ``source`` and ``field`` say where.
+    """
+    reader = csv.DictReader(io.StringIO(read_text(path)))
+    rows = list(reader)
+    if not rows:
+        raise InputError("no rows", source=path)
+    constants = load_constants()
+    cases = [_case(row, i, path) for i, row in enumerate(rows)]
+    predicted, plain = predict([c for c in cases if c is not None], constants)
+    out = []
+    for i, row in enumerate(rows):
+        record: dict[str, Any] = {k: _figure(v) for k, v in row.items() if k is not None}
+        record["predicted_ms"] = predicted.get(i)
+        record["plain_roofline_ms"] = plain.get(i)
+        out.append(record)
+    known = [c for c in cases if c is not None]
+    summary = tuple(_summary(known, rows, predicted, plain))
+    document = {"cases": out, "summary": list(summary)}
+    return EvaluationReport(tuple(out), document, "csv", summary)
+
+
+def _figure(text: str | None) -> Any:
+    """Keep a number as a number (written as read where that matters is the CSV's business)."""
+    if text is None:
+        return ""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return int(value) if value.is_integer() and "." not in text and "e" not in text else value
+
+
+def _number(row: Mapping[str, str], is_gemm: bool) -> str:
+    text = (row.get("dtype") or row.get("precision") or "").casefold()
+    if "fp16-in" in text or "mixed" in text:
+        return "mixed"
+    for word, number in _NUMBERS.items():
+        if text.startswith(word):
+            return number
+    return "fp32" if is_gemm and row.get("device") else "fp16"
+
+
+def _size(row: Mapping[str, str], key: str, where: str, path: Path) -> float:
+    try:
+        value = float(row[key])
+    except (KeyError, TypeError, ValueError):
+        raise InputError(
+            f"must be a number (got {row.get(key)!r})", source=path, field=f"{where}.{key}"
+        ) from None
+    if not (value >= 1.0 and value < 1e12):
+        raise InputError(f"must be at least 1 (got {value:g})", source=path, field=f"{where}.{key}")
+    return value
+
+
+def _case(row: Mapping[str, str], index: int, path: Path) -> _Case | None:
+    """Return the kernel of one row; None for a row that is no product (other layouts' codes)."""
+    where = f"row {index + 2}"
+    label = row.get("gpu") or row.get("device")
+    if not label:
+        raise InputError("no device: a column gpu or device", source=path, field=where)
+    card = find_system(label, source=str(path), field=f"{where}.device")
+    layout = (row.get("ta") or "", row.get("tb") or "")
+    if any(code not in ("", "N", "T") for code in layout):
+        return None
+    is_gemm = bool(row.get("K"))
+    number = _number(row, is_gemm)
+    if is_gemm:
+        batch = _size(row, "B", where, path) if row.get("B") else 1.0
+        m, n, k = (_size(row, key, where, path) for key in ("M", "N", "K"))
+        return _Case(index, card, _class_of(row, layout), number, (batch, m, n, k), True)
+    keys = ("B", "H") if row.get("H") else ("M", "N")
+    numbers = _size(row, keys[0], where, path) * _size(row, keys[1], where, path)
+    op = (row.get("op") or "elementwise").casefold()
+    width = 4.0 if number in ("fp32", "tf32") else 2.0
+    size = numbers * width * _TENSORS.get(op, 2.0)
+    if row.get("min_bytes"):
+        size = _size(row, "min_bytes", where, path)
+    return _Case(index, card, op, number, (size, 0.0, 0.0, 0.0), False)
+
+
+def _class_of(row: Mapping[str, str], layout: tuple[str, str]) -> str:
+    op = (row.get("op") or "").casefold()
+    if any(layout):
+        return "TN" if layout == ("T", "N") else "NN"
+    return op if op in ("bmm", "linear") else "gemm"
+
+
+def predict(
+    cases: Sequence[_Case], constants: KernelConstants
+) -> tuple[dict[int, float], dict[int, float]]:
+    """Return predicted and plain-roofline milliseconds by row index."""
+    groups: dict[tuple[str, str, str, bool], list[_Case]] = {}
+    for case in cases:
+        groups.setdefault((case.card.name, case.number, case.kind, case.is_gemm), []).append(case)
+    predicted: dict[int, float] = {}
+    plain: dict[int, float] = {}
+    for (_, number, kind, is_gemm), members in groups.items():
+        card = members[0].card
+        sizes = np.array([c.sizes for c in members]).T
+        bandwidth = card.memory_bandwidth_bytes_per_s
+        if is_gemm:
+            chosen, _ = constants.gemm_for(card, number, kind)
+            b, m, n, k = sizes
+            times = gemm_milliseconds(card, chosen, number, b, m, n, k)
+            width = 4.0 if number in ("fp32", "tf32") else 2.0
+            moved = b * (m * k + k * n + m * n) * width
+            roof = np.maximum(2.0 * b * m * n * k / peak_rate(card, number), moved / bandwidth)
+        else:
+            taken, _ = constants.pass_for(card, kind)
+            times = pass_milliseconds(card, taken, sizes[0])
+            roof = sizes[0] / bandwidth
+        for case, time, bound in zip(members, times, roof * 1e3, strict=True):
+            predicted[case.index] = float(time)
+            plain[case.index] = float(bound)
+    return predicted, plain
+
+
+def _summary(
+    cases: Sequence[_Case], rows: Sequence[Mapping[str, str]], predicted: Mapping[int, float],
+    plain: Mapping[int, float],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return mean error and log-correlation per device and class, and over all products."""
+    groups: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
+    for case in cases:
+        text = rows[case.index].get("measured_ms") or ""
+        measured = _figure(text)
+        if not isinstance(measured, int | float) or measured <= 0:
+            continue
+        entry = (float(measured), predicted[case.index], plain[case.index])
+        groups.setdefault((case.card.name, case.number, case.kind), []).append(entry)
+        if case.is_gemm:
+            groups.setdefault(("all", "all", "gemm"), []).append(entry)
+            if measured > BIG_MS:
+                groups.setdefault(("all", "all", f"gemm > {BIG_MS:g} ms"), []).append(entry)
+                key = (case.card.name, case.number, f"{case.kind} > {BIG_MS:g} ms")
+                groups.setdefault(key, []).append(entry)
+    return [_accuracy(key, np.array(values)) for key, values in sorted(groups.items())]
+
+
+def _accuracy(key: tuple[str, str, str], values: np.ndarray) -> dict[str, Any]:
+    measured, predicted, plain = values.T
+    return {
+        "device": key[0],
+        "format": key[1],
+        "class": key[2],
+        "kernels": len(measured),
+        "mean_error": float(np.abs(predicted / measured - 1.0).mean()),
+        "log_correlation": _log_correlation(predicted, measured),
+        "roofline_mean_error": float(np.abs(plain / measured - 1.0).mean()),
+        "roofline_log_correlation": _log_correlation(plain, measured),
+    }
+
+
+def _log_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
+    """Return the correlation of the logarithms; None where it is not defined."""
+    if a.size < 3 or np.ptp(a) == 0.0 or np.ptp(b) == 0.0:
+        return None
+    return float(np.corrcoef(np.log(a), np.log(b))[0, 1])
