@@ -1,0 +1,1 @@
+"""Which layers go to which accelerators: pipeline, data and tensor parallel training."""
