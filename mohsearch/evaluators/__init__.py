@@ -7,6 +7,9 @@ from mohsearch.core.registry import Registry
 EVALUATORS = Registry(
     "evaluator",
     {
+        "crossflow": "mohsearch.evaluators.crossflow.crossflow_door:evaluate",
+        "kernel": "mohsearch.evaluators.crossflow.kernel_door:evaluate",
+        "device-placement": "mohsearch.evaluators.device_placement.door:evaluate",
         "loop-nest": "mohsearch.evaluators.loop_nest:evaluate",
         "package-schedule": "mohsearch.evaluators.package_door:evaluate",
         "systolic": "mohsearch.evaluators.systolic:evaluate",
