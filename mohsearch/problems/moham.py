@@ -205,6 +205,7 @@ def build(
     catalog: Catalog | None = None,
     cache_dir: Path | None = None,
     progress: Progress | None = None,
+    workers: int | None = None,
 ) -> MohamProblem:
     """Build the problem for a workload by name: load it, map its layers, wire the evaluator.
 
@@ -222,6 +223,9 @@ def build(
         Folder of the layer mappings' cache (default: the user's cache folder).
     progress
         Called with (pairs done, pairs in all, label) while layers are mapped.
+    workers
+        Processes that map layers (default: one per core). A script that lets it start processes
+        must guard its entry with ``if __name__ == "__main__"``; 1 starts none.
 
     Raises
     ------
@@ -240,6 +244,7 @@ def build(
         limit=options.mappings_per_layer,
         rule=options.mapping_rule,
         cache=True if cache_dir is None else cache_dir,
+        workers=workers,
         progress=progress,
     )
     card = load_card(catalog)
