@@ -78,7 +78,7 @@ def _finish(axes: Axes, runs: Sequence[Curve]) -> None:
     style.style_axes(axes)
     axes.set_xlabel("evaluations")
     axes.set_ylabel("share of the box dominated (hypervolume)")
-    axes.set_xlim(0, max(int(curve.evaluations[-1]) for curve in runs))
+    axes.set_xlim(0, 1.01 * max(int(curve.evaluations[-1]) for curve in runs))
     lowest = min(float(np.min(curve.hypervolumes)) for curve in runs)
     if lowest < 0.3:
         axes.set_ylim(bottom=0)

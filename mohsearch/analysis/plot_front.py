@@ -80,7 +80,7 @@ def plot_front(
     heading
         Title of the figure (default: the problem and workload).
     log
-        Force log axes on or off (default: log where an axis spans more than a factor of 20).
+        Force log axes on or off (default: log where an axis spans more than a factor of 8).
 
     Raises
     ------

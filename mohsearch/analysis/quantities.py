@@ -55,6 +55,8 @@ class Scale:
         scaled = value * self.factor
         if not math.isfinite(scaled):
             return "-" if math.isnan(scaled) else str(scaled)
+        if not self.unit and scaled == int(scaled):
+            return f"{int(scaled):,}"
         if scaled == 0 or 1e-3 <= abs(scaled) < 10 ** max(digits, 6):
             decimals = digits - 1 - (math.floor(math.log10(abs(scaled))) if scaled else 0)
             return f"{scaled:,.{max(decimals, 0)}f}" if scaled else "0"

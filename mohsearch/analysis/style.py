@@ -118,7 +118,7 @@ def markers(names: Iterable[str]) -> dict[str, str]:
     return {name: MARKERS[(i + i // 8) % len(MARKERS)] for i, name in enumerate(distinct)}
 
 
-def wants_log(values: Sequence[float] | Any, ratio: float = 20.0) -> bool:
+def wants_log(values: Sequence[float] | Any, ratio: float = 8.0) -> bool:
     """Return whether positive values span so wide a range that a log axis reads better."""
     import numpy as np
 

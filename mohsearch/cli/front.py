@@ -79,12 +79,23 @@ def show(
 
 
 def one_run(fronts: Sequence[Front]) -> Front:
-    """Return the first front, saying so when there are several."""
-    if len(fronts) > 1:
-        others = ", ".join(front.run for front in fronts[1:4])
-        more = ", ..." if len(fronts) > 4 else ""
-        say(f"taking run {fronts[0].run}; choose another with --run (there are: {others}{more})")
-    return fronts[0]
+    """Return the front to take where one is asked for: the best of several, saying so.
+
+    The best is the one with the largest hypervolume; of several workloads, on the first one.
+    """
+    from mohsearch.analysis.compare import compare
+    from mohsearch.analysis.labels import by_workload
+
+    if len(fronts) == 1:
+        return fronts[0]
+    groups = by_workload(fronts)
+    workload, rivals = next(iter(groups.items()))
+    standings = compare(rivals).standings
+    volumes = {r: v for s in standings for r, v in zip(s.runs, s.hypervolumes, strict=True)}
+    best = max(rivals, key=lambda front: volumes[front.run])
+    where = f" on {workload}" if len(groups) > 1 else ""
+    say(f"taking {best.run}, the run with the largest hypervolume{where}; for another: --run")
+    return best
 
 
 def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
@@ -117,7 +128,7 @@ def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
             for name, bound in item.ideal_point.items()
             if name in scales
         ]
-        meaning = " (percentages: how far above)" if distances else ""
+        meaning = "; beside each value: how far above" if distances else ""
         click.echo(f"proven bound for any solution: {', '.join(parts)}{meaning}")
 
 
@@ -220,6 +231,7 @@ def export(
     CSV has one row per solution; JSON holds the whole designs; NetCDF needs the extra 'netcdf'.
     """
     from mohsearch.analysis.export import document, records, write_netcdf
+    from mohsearch.analysis.quantities import count_text
     from mohsearch.analysis.results import read_fronts
 
     kind = file_format or _format_of(output)
@@ -239,7 +251,8 @@ def export(
             return
         write_text(output, text)
     total = sum(min(len(item), limit or len(item)) for item in fronts)
-    say(f"wrote {total:,} solutions of {len(fronts)} runs to {output}")
+    counts = f"{count_text(total, 'solution')} of {count_text(len(fronts), 'run')}"
+    say(f"wrote {counts} to {output}")
 
 
 def _format_of(output: Path | None) -> str:

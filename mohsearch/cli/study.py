@@ -103,6 +103,7 @@ def _entry(title: str, name: str, options: dict[str, Any]) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def plan(name: str, as_json: bool) -> None:
     """List the runs a study consists of, every name in it checked; nothing is run."""
+    from mohsearch.analysis.quantities import count_text
     from mohsearch.study.plan import load_study, plan_study
 
     planned = plan_study(load_study(name))
@@ -125,7 +126,8 @@ def plan(name: str, as_json: bool) -> None:
     ]  # fmt: skip
     headers = ["run", "problem", "workload", "engine", "portfolio", "seed"]
     print_table(headers, table, numeric=[5])
-    click.echo(f"\n{len(planned.runs)} runs, {planned.evaluations:,} evaluations at most")
+    runs = count_text(len(planned.runs), "run")
+    click.echo(f"\n{runs}, {planned.evaluations:,} evaluations at most")
 
 
 @study.command(epilog=example("mohsearch study schema > study.schema.json"))
@@ -194,6 +196,7 @@ def _with_seeds(loaded: Study, text: str) -> Study:
 
 
 def _carry_out(loaded: Study, folder: Path, workers: int | None, quiet: bool) -> None:
+    from mohsearch.analysis.quantities import count_text
     from mohsearch.cli.progress import make_reporter
     from mohsearch.study.plan import plan_study
     from mohsearch.study.run import run_study
@@ -201,7 +204,8 @@ def _carry_out(loaded: Study, folder: Path, workers: int | None, quiet: bool) ->
     planned = plan_study(loaded)
     if not quiet:
         say(f"{loaded.spec.title}")
-        say(f"{len(planned.runs)} runs, {planned.evaluations:,} evaluations at most, in {folder}")
+        runs = count_text(len(planned.runs), "run")
+        say(f"{runs}, {planned.evaluations:,} evaluations at most, in {folder}")
     try:
         with make_reporter(len(planned.runs), quiet=quiet) as reporter:
             outcome = run_study(loaded, folder, workers=workers, progress=reporter)
@@ -212,7 +216,8 @@ def _carry_out(loaded: Study, folder: Path, workers: int | None, quiet: bool) ->
     if not quiet:
         _report(outcome, folder)
     if outcome.failed:
-        say(f"{len(outcome.failed)} of {len(outcome.runs)} runs failed; what was done is kept.")
+        runs = count_text(len(outcome.runs), "run")
+        say(f"{len(outcome.failed)} of {runs} failed; what was done is kept.")
         say(f"Once the cause is mended: mohsearch study resume {folder}")
     raise click.exceptions.Exit(outcome.exit_code)
 

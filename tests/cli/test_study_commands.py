@@ -153,7 +153,7 @@ def test_another_studys_folder_is_refused(write, project):
 
 
 def test_an_interrupted_study_says_how_to_go_on_and_ends_the_same(write, project):
-    path = write(options={"delay_s": 0.05}, budget={"population": 16, "generations": 60})
+    path = write(options={"delay_s": 0.03}, budget={"population": 16, "generations": 40})
     process = subprocess.Popen(
         [sys.executable, "-m", "mohsearch", "study", "run", str(path), "-o", "cut"],
         stdout=subprocess.PIPE,
@@ -161,7 +161,7 @@ def test_an_interrupted_study_says_how_to_go_on_and_ends_the_same(write, project
         text=True,
     )
     for line in process.stderr:
-        if "generation 1/60" in line or "started" in line:
+        if "generation 1/40" in line or "started" in line:
             break
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
@@ -201,3 +201,18 @@ def test_bars_are_drawn_on_a_terminal_only(monkeypatch):
         live(StudyEvent("complete", "r1", 10, 10))
         assert [task.description for task in live._progress.tasks] == ["runs"]
         assert live._progress.tasks[0].completed == 1
+
+
+def test_the_smoke_study_gives_designs_pictures_and_a_ranking(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = run("study", "run", "smoke", "--output", "out").stdout
+    assert "MACs" in out
+    assert "proven bound for any solution: latency" in out
+    for kind in ("front", "gantt", "convergence"):
+        run("plot", kind, "out")
+        assert (tmp_path / "out" / f"{kind}.png").stat().st_size > 20_000
+    shown = run("front", "show", "out", "--run", "nsga2-paper", "--solution", "fastest").stdout
+    assert "critical chain" in shown
+    rows = run("compare", "out").stdout.splitlines()
+    assert len(rows) == 4
+    assert rows[0].startswith("case,contender,rank")
