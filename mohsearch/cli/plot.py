@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from mohsearch.cli.front import FOLDER, RUN_OPTION, one_run
 from mohsearch.cli.output import say
 from mohsearch.cli.program import Group, example
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _OUTPUT = click.option(
     "-o",
@@ -28,7 +25,7 @@ def plot() -> None:
     """Draw the results of a study: PNG, SVG or PDF."""
 
 
-def _save(figure: Figure, output: Path | None, folder: Path, name: str, part: str = "") -> None:
+def _save(figure: Any, output: Path | None, folder: Path, name: str, part: str = "") -> None:
     """Write a picture; ``part`` tells several pictures of one command apart."""
     from mohsearch.analysis.style import save
 
