@@ -7,6 +7,8 @@ from pymoo.algorithms.moo.nsga2 import NSGA2
 from pymoo.optimize import minimize
 
 from mohsearch.core.errors import InfeasibleError
+from mohsearch.evaluators.mapper.cost import mapping_cost
+from mohsearch.evaluators.mapper.notation import parse_mapping
 from mohsearch.evaluators.mapper.table import MappingTable
 from mohsearch.operators.portfolio import load_portfolio
 from mohsearch.problems.moham import MohamProblem, build
@@ -173,3 +175,40 @@ def test_a_workload_by_name_becomes_a_problem(tmp_path):
         workers=1,
     )
     assert again.digest() == problem.digest()
+
+
+def test_each_layer_costs_what_the_loop_nest_counter_says_on_its_instance(tmp_path):
+    problem = build(
+        {"max_instances": 4, "mappings_per_layer": 8}, "tiny", cache_dir=tmp_path, workers=1
+    )
+    shapes = {layer.name: layer.shape for layer in problem.application.layers}
+    templates = {a.name: a for a in problem.architectures}
+    grown = 0
+    for x in random_genomes(problem.space, np.random.default_rng(9), 10):
+        design = problem.decode(x)
+        own_area = dict.fromkeys(range(len(design["instances"])), 0.0)
+        for layer in design["layers"]:
+            instance = design["instances"][layer["instance"]]
+            architecture = templates[instance["template"]]
+            sizes = [0] + [
+                round(level["size_bytes"] * 8 / part.word_bits)
+                for level, part in zip(instance["levels"], architecture.levels[1:], strict=True)
+            ]
+            nest, shape = parse_mapping(layer["mapping"]), shapes[layer["name"]]
+            cost = mapping_cost(architecture, nest, shape, sizes_words=sizes)
+            alone = mapping_cost(architecture, nest, shape)
+            grown += cost.energy_pj > alone.energy_pj
+            own_area[instance["id"]] = max(own_area[instance["id"]], alone.area_um2 * 1e-6)
+            x0, y0 = problem.network.interface_positions(len(design["instances"]))[
+                instance["interface"]
+            ]
+            hops = abs(instance["tile"][0] - x0) + abs(instance["tile"][1] - y0)
+            links = layer["memory_bytes"] * 8 * 0.82e-12 * hops
+            assert layer["energy_j"] == pytest.approx(cost.energy_pj * 1e-12 + links, rel=1e-9)
+            took = layer["end_s"] - layer["start_s"] - layer["stalled_s"]
+            assert took == pytest.approx(cost.cycles / 1e9, rel=1e-9)
+            for level, counted in zip(instance["levels"], cost.levels[1:], strict=True):
+                assert level["instances"] >= counted.instances
+        for instance in design["instances"]:
+            assert instance["area_mm2"] >= own_area[instance["id"]] * (1 - 1e-12)
+    assert grown > 10
