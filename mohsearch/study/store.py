@@ -27,7 +27,13 @@ from mohsearch.engines.driver import Budget, Generation, Recorded
 from mohsearch.study.files import OutputFolder
 
 FLUSH_S = 1.0
-"""A completed generation is on disk at most this long after it, or with the next one."""
+"""Completed generations are written at most this often; 0 writes each one as it completes.
+
+A generation that takes longer is on disk as soon as it is complete. Faster ones are written
+several at a time, so that writing takes no more than :data:`FLUSH_SHARE` of the time.
+"""
+
+FLUSH_SHARE = 0.05
 
 CHUNK_BYTES = 2**20
 HISTORY_CHUNK = 64
@@ -73,6 +79,7 @@ class RunStore:
         self._written = 0
         self._distinct = 0
         self._flushed_at = time.monotonic()
+        self._flush_cost_s = 0.0
 
     @staticmethod
     def exists(folder: OutputFolder, run_id: str) -> bool:
@@ -119,13 +126,15 @@ class RunStore:
     def add(self, generation: Generation, archive: Archive) -> None:
         """Take one more generation; write what is pending if the last write is a while ago."""
         self._pending.append(generation)
-        if time.monotonic() - self._flushed_at >= FLUSH_S:
+        pause = max(FLUSH_S, self._flush_cost_s / FLUSH_SHARE) if FLUSH_S else 0.0
+        if time.monotonic() - self._flushed_at >= pause:
             self.flush(archive)
 
     def flush(self, archive: Archive) -> None:
         """Write all pending generations: archive, history, ledger, and the done flags last."""
         if not self._pending:
             return
+        began = time.monotonic()
         start, stop = self._written, self._written + len(self._pending)
         first, last = self._distinct, self._pending[-1].distinct
         if last > first:
@@ -137,6 +146,7 @@ class RunStore:
         self._written, self._distinct = stop, last
         self._pending.clear()
         self._flushed_at = time.monotonic()
+        self._flush_cost_s = self._flushed_at - began
 
     def _write_history(self, start: int, stop: int, archive: Archive) -> None:
         width = self._history["archive_index"].shape[1]
