@@ -80,9 +80,7 @@ def evaluate(path: Path) -> EvaluationReport:
     for name, workload, strategy in _workloads(config, path):
         plan = strategy.row if strategy is not None else None
         points = evaluate_config(config, workload, plan=plan)
-        kernels = [
-            {"run": name, **_kernel(row, points.chips[0]), **({})} for row in _log(points)
-        ]
+        kernels = [{"run": name, **_kernel(row, points.chips[0]), **({})} for row in _log(points)]
         rows += kernels
         run = _run(name, points)
         runs.append(run)

@@ -241,9 +241,7 @@ def authors_layouts(sizes: Sizes, nodes_per_package: int) -> list[Placement]:
     return [_authors_layout(sizes, side, packages, order) for order in orders.values()]
 
 
-def _authors_layout(
-    sizes: Sizes, side: int, packages: int, order: tuple[int, ...]
-) -> Placement:
+def _authors_layout(sizes: Sizes, side: int, packages: int, order: tuple[int, ...]) -> Placement:
     grid = _Grid(sizes, side, packages)
     try:
         grid.place(order, _Area(0, 0, side, side, range(packages)))
@@ -254,9 +252,7 @@ def _authors_layout(
         device_of[s[0], s[1], s[2], s[3]] = device
     if any(shard not in device_of for shard in product(*(range(s) for s in sizes))):
         raise InfeasibleError("the dimensions do not nest into these packages")
-    return _measured(
-        sizes, order, device_of, lambda a, b: _authors_route(a, b, side), ("cross",)
-    )
+    return _measured(sizes, order, device_of, lambda a, b: _authors_route(a, b, side), ("cross",))
 
 
 def _measured(

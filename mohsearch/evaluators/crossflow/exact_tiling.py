@@ -63,28 +63,30 @@ def tile_sizes(extent: float, out: FloatArray) -> int:
         out[count] = power
         count += 1
         power *= 2
-    limit = int(math.sqrt(d))
-    for a in range(3, limit + 1):
-        if d % a == 0:
-            for divisor in (a, d // a):
-                if divisor & (divisor - 1) != 0 and divisor < d and count < MAX_SIZES - 1:
-                    out[count] = divisor
-                    count += 1
-    if d % 2 == 0 and d // 2 > 1:
-        half = d // 2
-        if half & (half - 1) != 0 and half > limit and count < MAX_SIZES - 1:
-            out[count] = half
-            count += 1
-    out[count] = d
-    count += 1
-    view = out[:count]
-    view.sort()
-    kept = 1
-    for i in range(1, count):
-        if out[i] != out[kept - 1]:
-            out[kept] = out[i]
-            kept += 1
-    return kept
+    if power != d:
+        a = 2
+        while a * a <= d:
+            if d % a == 0:
+                count = _insert(out, count, a)
+                count = _insert(out, count, d // a)
+            a += 1
+    return _insert(out, count, d)
+
+
+@nb.njit(cache=True, nogil=True)
+def _insert(out: FloatArray, count: int, value: int) -> int:
+    """Insert a size in rising order unless it is there; return the new count."""
+    if count >= MAX_SIZES:
+        return count
+    at = count
+    while at > 0 and out[at - 1] > value:
+        at -= 1
+    if at > 0 and out[at - 1] == value:
+        return count
+    for i in range(count, at, -1):
+        out[i] = out[i - 1]
+    out[at] = value
+    return count + 1
 
 
 @nb.njit(cache=True, nogil=True)
@@ -209,6 +211,9 @@ def best_tiles(
             return
     if chip[K_FLOPS] <= 0.0 or min(room[0], room[1], room[2]) < 3.0:
         return
+    # A tile lies inside the tile above, so that it fits there as well.
+    room[1] = min(room[1], room[2])
+    room[0] = min(room[0], room[1])
     near = register_traffic(m, k, n, int(chip[K_FLOW]), chip[K_WIDTH1], chip[K_WIDTH2])
     out[G_FLOPS] = 2.0 * m * k * n
     out[G_COMPUTE] = out[G_FLOPS] / chip[K_FLOPS]
@@ -253,6 +258,8 @@ def _search(
             ranks[i, j] = bounds[i, j] + _TIE * (far + mid)
     flat, order = bounds.reshape(-1), ranks.reshape(-1)
     best = math.inf
+    least = -1.0
+    cache = np.zeros((counts[0], counts[1]))
     while True:
         at = int(np.argmin(order))
         if order[at] >= best * (1.0 + 2.0 * _TIE) or order[at] == math.inf:
@@ -263,40 +270,115 @@ def _search(
             continue
         i, j = at // counts[1], at % counts[1]
         h = _largest(ns, counts[2], ms[i], ks[j], room[2], n)
-        best = _under(
-            m, k, n, i, j, h, room, rate, late, floor, bound, best, sizes, counts, floors0, inside,
-            out,
+        time, done = _under(
+            m, k, n, i, j, h, room, rate, late, floor, best, sizes, counts, inside, out
+        )
+        if done:
+            best = min(best, time)
+            continue
+        if least < 0.0:
+            least, best = _below(
+                m, k, n, room, rate, late, floor, best, sizes, counts, floors0, cache, out
+            )
+        if max(least, bound, time) >= best:
+            if least >= best:
+                return
+            continue
+        best = _middle(
+            m, k, n, ms[i], ks[j], ns[h], room, rate, late, max(bound, time, least), best, floor,
+            sizes, counts, floors0, cache, out,
         )  # fmt: skip
+        if best <= least:
+            return
+
+
+@nb.njit(cache=True, nogil=True)
+def _below(
+    m: float, k: float, n: float, room: FloatArray, rate: FloatArray, late: FloatArray,
+    floor: float, best: float, sizes: FloatArray, counts: np.ndarray, floors0: FloatArray,
+    cache: FloatArray, out: FloatArray,
+) -> tuple[float, float]:  # fmt: skip
+    """Return what the inner levels take at least, whatever the L2 tile, and the lowered best.
+
+    The L1 and register tiles that attain the least are tried in every L2 tile.
+    """
+    mk, kn, mn = m * k, k * n, m * n
+    scratch = np.empty((3, 4))
+    least = math.inf
+    lm = lk = ln = rm = rk = rn = 0.0
+    for i in range(counts[0]):
+        for j in range(counts[1]):
+            a, b = sizes[0, i], sizes[1, j]
+            h = _largest(sizes[2], counts[2], a, b, room[1], n)
+            if h < 0:
+                break
+            c = sizes[2, h]
+            cm, ck, cn = math.ceil(m / a), math.ceil(k / b), math.ceil(n / c)
+            mid = _moved(mk, kn, mn, cm, ck, cn, 1.0, 1.0, 1.0) / rate[2] + late[2]
+            q, _ = _with_above(floors0, mk, kn, mn, cm, ck, cn)
+            if max(mid, q / rate[1] + late[1]) >= least:
+                continue
+            near, which = _registers(m, k, n, a, b, c, room, rate, late, sizes, counts, scratch)
+            cache[i, j] = near
+            if max(mid, near) < least:
+                least = max(mid, near)
+                lm, lk, ln = a, b, c
+                rm, rk, rn = scratch[which, 1], scratch[which, 2], scratch[which, 3]
+    if lm == 0.0:
+        return least, best
+    cm, ck, cn = math.ceil(m / lm), math.ceil(k / lk), math.ceil(n / ln)
+    q, _ = _with_above(floors0, mk, kn, mn, cm, ck, cn)
+    near = _moved(
+        mk, kn, mn, math.ceil(m / rm), math.ceil(k / rk), math.ceil(n / rn), cm, ck, cn
+    ) / rate[1] + late[1]  # fmt: skip
+    for i in range(counts[0]):
+        for j in range(counts[1]):
+            a, b = sizes[0, i], sizes[1, j]
+            if a < lm or b < lk:
+                continue
+            h = _largest(sizes[2], counts[2], a, b, room[2], n)
+            if h < 0 or sizes[2, h] < ln:
+                continue
+            c2m, c2k, c2n = math.ceil(m / a), math.ceil(k / b), math.ceil(n / sizes[2, h])
+            far = _moved(mk, kn, mn, c2m, c2k, c2n, 1.0, 1.0, 1.0) / rate[3] + late[3]
+            mid = _moved(mk, kn, mn, cm, ck, cn, c2m, c2k, c2n) / rate[2] + late[2]
+            time = max(floor, far, mid, near)
+            if time < best:
+                best = time
+                _record(
+                    m, k, n, a, b, sizes[2, h], lm, lk, ln, rm, rk, rn, rate, late, floor, out
+                )  # fmt: skip
+    return least, best
 
 
 @nb.njit(cache=True, nogil=True)
 def _under(
     m: float, k: float, n: float, i: int, j: int, h: int, room: FloatArray, rate: FloatArray,
-    late: FloatArray, floor: float, bound: float, best: float, sizes: FloatArray,
-    counts: np.ndarray, floors0: FloatArray, inside: FloatArray, out: FloatArray,
-) -> float:  # fmt: skip
-    """Lower ``best`` over what fits into one L2 tile."""
+    late: FloatArray, floor: float, best: float, sizes: FloatArray, counts: np.ndarray,
+    inside: FloatArray, out: FloatArray,
+) -> tuple[float, bool]:  # fmt: skip
+    """Try the best L1 tile of one L2 tile as if registers did not matter.
+
+    Return its time and True if that settles this L2 tile (registers indeed do not matter, or the
+    tile cannot beat ``best``), or a bound of it and False.
+    """
     mk, kn, mn = m * k, k * n, m * n
     tm, tk, tn = sizes[0, i], sizes[1, j], sizes[2, h]
     cm, ck, cn = math.ceil(m / tm), math.ceil(k / tk), math.ceil(n / tn)
     far = _moved(mk, kn, mn, cm, ck, cn, 1.0, 1.0, 1.0) / rate[3] + late[3]
-    so_far = max(floor, far)
     _floors(m, k, n, room[1], sizes[0], i + 1, sizes[1], j + 1, sizes[2], h + 1, inside)
     q, stationary = _with_above(inside, mk, kn, mn, cm, ck, cn)
-    time = max(so_far, q / rate[2] + late[2])
+    time = max(floor, far, q / rate[2] + late[2])
     if time >= best:
-        return best
+        return time, True
     t = inside[stationary]
     lm, lk, ln = _grow(t[1], t[2], t[3], tm, tk, tn, room[1], sizes, counts)
     near, which = _registers(m, k, n, lm, lk, ln, room, rate, late, sizes, counts, inside)
-    if near <= time:
-        u = inside[which]
-        _record(m, k, n, tm, tk, tn, lm, lk, ln, u[1], u[2], u[3], rate, late, floor, out)
-        return time
-    return _middle(
-        m, k, n, tm, tk, tn, room, rate, late, so_far, max(bound, time), best, floor, sizes,
-        counts, floors0, out,
-    )  # fmt: skip
+    if near > time:
+        return time, False
+    u = inside[which]
+    _record(m, k, n, tm, tk, tn, lm, lk, ln, u[1], u[2], u[3], rate, late, floor, out)
+    return time, True
 
 
 @nb.njit(cache=True, nogil=True)
@@ -343,12 +425,15 @@ def _record(
 @nb.njit(cache=True, nogil=True)
 def _middle(
     m: float, k: float, n: float, tm: float, tk: float, tn: float, room: FloatArray,
-    rate: FloatArray, late: FloatArray, so_far: float, bound: float, best: float, floor: float,
-    sizes: FloatArray, counts: np.ndarray, floors0: FloatArray, out: FloatArray,
+    rate: FloatArray, late: FloatArray, bound: float, best: float, floor: float,
+    sizes: FloatArray, counts: np.ndarray, floors0: FloatArray, cache: FloatArray,
+    out: FloatArray,
 ) -> float:  # fmt: skip
     """Lower ``best`` over the L1 and register tiles inside one L2 tile; none beats ``bound``."""
     mk, kn, mn = m * k, k * n, m * n
     c2m, c2k, c2n = math.ceil(m / tm), math.ceil(k / tk), math.ceil(n / tn)
+    far = _moved(mk, kn, mn, c2m, c2k, c2n, 1.0, 1.0, 1.0) / rate[3] + late[3]
+    so_far = max(floor, far)
     scratch = np.empty((3, 4))
     for i in range(counts[0]):
         a = sizes[0, i]
@@ -369,7 +454,13 @@ def _middle(
             time = max(so_far, mid)
             if max(time, near) >= best:
                 continue
+            # The register time of an L1 tile that the L2 tile does not cut is the same every time.
+            whole = h == _largest(sizes[2], counts[2], a, b, room[1], n)
+            if whole and max(time, cache[i, j]) >= best:
+                continue
             near, which = _registers(m, k, n, a, b, c, room, rate, late, sizes, counts, scratch)
+            if whole:
+                cache[i, j] = near
             time = max(time, near)
             if time < best:
                 best = time

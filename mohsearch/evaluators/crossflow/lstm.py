@@ -105,7 +105,9 @@ def _backward_rc(
 
 
 @nb.njit(cache=True, nogil=True)
-def _hidden(env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray) -> None:
+def _hidden(
+    env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
+) -> None:
     opt = env[2]
     b, o, fixed = opt[O_PRECISION], opt[O_OVERHEAD], opt[O_FIXED] != 0.0
     rows, d = mini_batch(model, plan), model[M_HIDDEN]
@@ -145,7 +147,9 @@ def _hidden(env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, lo
 
 
 @nb.njit(cache=True, nogil=True)
-def _softmax(env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray) -> None:
+def _softmax(
+    env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
+) -> None:
     opt = env[2]
     b, o = opt[O_PRECISION], opt[O_OVERHEAD]
     rows, d, v = mini_batch(model, plan), model[M_HIDDEN], model[M_VOCABULARY]
