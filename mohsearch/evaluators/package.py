@@ -24,13 +24,8 @@ from mohsearch.evaluators.package_kernels import (
     place_instances,
     size_instances,
 )
-from mohsearch.evaluators.package_schedule import (
-    SHARING_CODES,
-    NetworkTables,
-    PackageNetwork,
-    Schedule,
-    schedule_layers,
-)
+from mohsearch.evaluators.package_network import NetworkTables, PackageNetwork
+from mohsearch.evaluators.package_schedule import SHARING_CODES, Schedule, schedule_layers
 from mohsearch.evaluators.package_space import MohamSpace
 from mohsearch.hardware.architecture import Architecture
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.evaluators.package import PJ, UM2, FloatArray, PackageTables
-from mohsearch.evaluators.package_schedule import PackageNetwork
+from mohsearch.evaluators.package_network import PackageNetwork
 from mohsearch.evaluators.package_space import MohamSpace
 
 GRID = 20

@@ -10,12 +10,8 @@ from pydantic import Field, model_validator
 
 from mohsearch.core.cards import Card, read_text, validate
 from mohsearch.core.errors import InputError
-from mohsearch.evaluators.package_schedule import (
-    PackageNetwork,
-    Schedule,
-    Sharing,
-    schedule_layers,
-)
+from mohsearch.evaluators.package_network import PackageNetwork, Sharing
+from mohsearch.evaluators.package_schedule import Schedule, schedule_layers
 from mohsearch.evaluators.report import EvaluationReport
 
 Positive = Annotated[float, Field(gt=0)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from mohsearch.core.cards import Card
-from mohsearch.evaluators.package_schedule import PackageNetwork, Placement, Sharing
+from mohsearch.evaluators.package_network import PackageNetwork, Placement, Sharing
 
 Positive = Annotated[float, Field(gt=0)]
 

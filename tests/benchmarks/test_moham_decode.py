@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mohsearch.evaluators.package import PackageEvaluator, tabulate
-from mohsearch.evaluators.package_schedule import PackageNetwork
+from mohsearch.evaluators.package_network import PackageNetwork
 from mohsearch.evaluators.package_space import MohamSpace
 from mohsearch.hardware.templates import load_template
 from mohsearch.testing.moham import random_dependencies, random_genomes, random_table

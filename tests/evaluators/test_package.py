@@ -10,7 +10,7 @@ from mohsearch.evaluators.package import (
     restrict,
     tabulate,
 )
-from mohsearch.evaluators.package_schedule import PackageNetwork
+from mohsearch.evaluators.package_network import PackageNetwork
 from mohsearch.hardware.templates import load_template
 from mohsearch.problems.moham_options import MohamOptions
 from mohsearch.testing.moham import random_genomes, random_table, synthetic_problem

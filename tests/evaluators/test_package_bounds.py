@@ -10,7 +10,7 @@ from mohsearch.evaluators.package_bounds import (
     least_area_mm2,
     least_duration_s,
 )
-from mohsearch.evaluators.package_schedule import PackageNetwork
+from mohsearch.evaluators.package_network import PackageNetwork
 from mohsearch.evaluators.package_space import MohamSpace
 from mohsearch.testing.moham import random_dependencies, random_table
 

@@ -3,7 +3,7 @@ from itertools import pairwise
 import networkx
 import pytest
 
-from mohsearch.evaluators.package_schedule import PackageNetwork
+from mohsearch.evaluators.package_network import PackageNetwork
 
 SIZES = [*range(1, 17), 23, 36]
 
