@@ -125,34 +125,33 @@ def schedule_layers(
     _check_schedule(sequence, where, alone, moved, predecessors, interface)
     work = np.maximum(alone, moved / network.link_bandwidth_bytes_per_s)
     demand = moved / work if demand_bytes_per_s is None else np.asarray(demand_bytes_per_s)
+    place, starts = _group_by_interface(interface)
+    start, end = np.empty(n), np.empty(n)
+    trace = np.zeros((n, len(starts)))
+    into, outof, after = _edges(predecessors)
+    simulate(
+        sequence, place[where], work, demand.astype(np.float64), moved / work,
+        into, outof, after, len(interface), starts,
+        network.interface_bandwidth_bytes_per_s, network.system_bandwidth_bytes_per_s,
+        SHARING_CODES[network.sharing], start, end, trace,
+    )  # fmt: skip
+    stalled = np.maximum(end - start - alone, 0.0)
+    return Schedule(start, end, stalled, trace[:, 0], trace[:, 1:])
+
+
+def _group_by_interface(
+    interface: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number the instances so that those of one interface stand together.
+
+    Returns the new number of each instance, and where those of each interface begin and the last
+    ones end.
+    """
     grouped = np.argsort(interface, kind="stable")
     place = np.empty(len(interface), dtype=np.int64)
     place[grouped] = np.arange(len(interface))
-    count = int(interface.max()) + 1
-    starts = np.searchsorted(interface[grouped], np.arange(count + 1)).astype(np.int64)
-    start, end = np.empty(n), np.empty(n)
-    trace = np.zeros((n, 1 + count))
-    into, outof, after = _edges(predecessors)
-    simulate(
-        sequence,
-        place[where],
-        work,
-        demand.astype(np.float64),
-        moved / work,
-        into,
-        outof,
-        after,
-        len(interface),
-        starts,
-        network.interface_bandwidth_bytes_per_s,
-        network.system_bandwidth_bytes_per_s,
-        SHARING_CODES[network.sharing],
-        start,
-        end,
-        trace,
-    )
-    stalled = np.maximum(end - start - alone, 0.0)
-    return Schedule(start, end, stalled, trace[:, 0], trace[:, 1:])
+    starts = np.searchsorted(interface[grouped], np.arange(int(interface.max()) + 2))
+    return place, starts.astype(np.int64)
 
 
 def _check_schedule(

@@ -132,21 +132,9 @@ class MohamSpace:
         rows = np.array(offsets, dtype=np.int64)
         values = np.array(features, dtype=np.float64)
         _check_arrays(unique, predecessors, rows, values, templates, max_instances)
-        fixed = None
-        if fixed_templates is not None:
-            fixed = np.array(fixed_templates, dtype=np.int64)
-            if fixed.shape != (max_instances,) or fixed.min() < -1 or fixed.max() >= templates:
-                raise ValueError(f"fixed_templates must hold {max_instances} template numbers")
+        fixed = _check_fixed(fixed_templates, templates, max_instances)
         counts = np.diff(rows).reshape(-1, templates)[unique]
-        allowed = np.ones(templates, dtype=bool)
-        if fixed is not None:
-            allowed = np.isin(np.arange(templates), fixed)
-        lost = np.flatnonzero(~(counts[:, allowed] > 0).any(axis=1))
-        if lost.size:
-            raise InfeasibleError(
-                f"layer {int(lost[0])} has no mapping on any template"
-                + (f" (nor have {lost.size - 1} more layers)" if lost.size > 1 else "")
-            )
+        _check_mappable(counts, fixed)
         reduced = reduce_dependencies(predecessors)
         into, before = _csr(reduced)
         outof, after = _csr(_reverse(reduced))
@@ -274,6 +262,29 @@ def _check_arrays(
     known, rest = divmod(len(offsets) - 1, templates)
     if rest or unique.max() >= known:
         raise ValueError(f"{len(offsets) - 1} cells are no {unique.max() + 1} layers x {templates}")
+
+
+def _check_fixed(
+    fixed_templates: Sequence[int] | NDArray[Any] | None, templates: int, max_instances: int
+) -> NDArray[np.int64] | None:
+    """Return the given template of every slot as an array, or raise ValueError."""
+    if fixed_templates is None:
+        return None
+    fixed = np.array(fixed_templates, dtype=np.int64)
+    if fixed.shape != (max_instances,) or fixed.min() < -1 or fixed.max() >= templates:
+        raise ValueError(f"fixed_templates must hold {max_instances} template numbers")
+    return fixed
+
+
+def _check_mappable(counts: NDArray[np.int64], fixed: NDArray[np.int64] | None) -> None:
+    """Raise InfeasibleError where a layer has no candidate on any allowed template."""
+    allowed = np.ones(counts.shape[1], dtype=bool)
+    if fixed is not None:
+        allowed = np.isin(np.arange(counts.shape[1]), fixed)
+    lost = np.flatnonzero(~(counts[:, allowed] > 0).any(axis=1))
+    if lost.size:
+        more = f" (nor have {lost.size - 1} more layers)" if lost.size > 1 else ""
+        raise InfeasibleError(f"layer {int(lost[0])} has no mapping on any template{more}")
 
 
 def reduce_dependencies(predecessors: Sequence[Sequence[int]]) -> list[list[int]]:
