@@ -142,11 +142,7 @@ def schedule_layers(
 def _group_by_interface(
     interface: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number the instances so that those of one interface stand together.
-
-    Returns the new number of each instance, and where those of each interface begin and the last
-    ones end.
-    """
+    """Return a numbering of the instances by interface, and where each interface begins."""
     grouped = np.argsort(interface, kind="stable")
     place = np.empty(len(interface), dtype=np.int64)
     place[grouped] = np.arange(len(interface))
