@@ -7,7 +7,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -20,9 +20,6 @@ from mohsearch.study.events import Progress, StudyEvent
 from mohsearch.study.files import OutputFolder
 from mohsearch.study.objects import build_problem
 from mohsearch.study.plan import PlannedRun, ProblemKey, Study
-
-ATTEMPTS = 2
-"""How often a run may be under way when a process dies before it counts as the cause."""
 
 POLL_S = 0.1
 
@@ -46,6 +43,14 @@ def run_here(
     ]
 
 
+class _ProcessDied(Exception):
+    """A process of the pool died; the pool is of no use any more."""
+
+    def __init__(self, under_way: set[str]) -> None:
+        self.under_way = under_way
+        super().__init__(", ".join(sorted(under_way)))
+
+
 def run_in_processes(
     study: Study,
     runs: Sequence[PlannedRun],
@@ -56,67 +61,83 @@ def run_in_processes(
 ) -> list[RunOutcome]:
     """Carry runs out in ``workers`` processes.
 
-    When a process dies (out of memory, killed), the pool is built anew and the runs that were under
-    way continue from their last complete generation; one that was under way at two deaths is
-    recorded as failed.
+    When a process dies (out of memory, killed), the runs that were under way are suspects: each is
+    continued in a process of its own once the others are done, and failed if that dies too.
     """
     outcomes: dict[str, RunOutcome] = {}
-    attempts = dict.fromkeys((run.id for run in runs), 0)
-    context = multiprocessing.get_context("spawn")
+    suspects: set[str] = set()
     while left := [run for run in runs if run.id not in outcomes]:
-        events: Any = context.Queue()
-        # After a death only as many runs as processes are under way, so that few share the blame.
-        with ProcessPoolExecutor(
-            workers, context, _start_worker, (study, folder, cache_dir, events)
-        ) as pool:
-            try:
-                for outcome in _drain(pool, left, workers, attempts, events, progress):
-                    outcomes[outcome.run_id] = outcome
-            except BrokenProcessPool:
-                for run in left:
-                    if run.id not in outcomes and attempts[run.id] >= ATTEMPTS:
-                        reason = "its process died (killed, or out of memory)"
-                        note_failure(study, run, folder, reason)
-                        progress(StudyEvent("failed", run.id, message=reason))
-                        outcomes[run.id] = RunOutcome(run.id, "failed", reason)
-            except BaseException:
-                _end(pool)
-                raise
-            finally:
-                _forward(events, progress)
+        batch = [run for run in left if run.id not in suspects]
+        alone = not batch
+        batch = batch or left[:1]
+        count = 1 if alone else min(workers, len(batch))
+        try:
+            for outcome in _run_pool(study, batch, folder, count, cache_dir, progress):
+                outcomes[outcome.run_id] = outcome
+        except _ProcessDied as death:
+            suspects |= death.under_way
+            if alone:
+                run, reason = batch[0], "its process died (killed, or out of memory)"
+                note_failure(study, run, folder, reason)
+                progress(StudyEvent("failed", run.id, message=reason))
+                outcomes[run.id] = RunOutcome(run.id, "failed", reason)
     return [outcomes[run.id] for run in runs]
+
+
+def _run_pool(
+    study: Study,
+    runs: Sequence[PlannedRun],
+    folder: OutputFolder,
+    workers: int,
+    cache_dir: Path | None,
+    progress: Progress,
+) -> Iterator[RunOutcome]:
+    """Yield outcomes as they come, never more runs under way than processes."""
+    context = multiprocessing.get_context("spawn")
+    events: Any = context.Queue()
+    arguments = (study, folder, cache_dir, events)
+    with ProcessPoolExecutor(workers, context, _start_worker, arguments) as pool:
+        try:
+            yield from _drain(pool, runs, workers, events, progress)
+        except _ProcessDied:
+            raise
+        except BaseException:
+            _end(pool)
+            raise
+        finally:
+            _forward(events, progress)
 
 
 def _drain(
     pool: ProcessPoolExecutor,
     runs: Sequence[PlannedRun],
     workers: int,
-    attempts: dict[str, int],
     events: Any,
     progress: Progress,
-) -> Any:
-    """Yield outcomes as they come, never more runs under way than processes."""
+) -> Iterator[RunOutcome]:
     waiting = list(runs)
     active: dict[Future[RunOutcome], str] = {}
     while waiting or active:
         while waiting and len(active) < workers:
             run = waiting.pop(0)
-            attempts[run.id] += 1
-            active[pool.submit(_work, run)] = run.id
+            try:
+                active[pool.submit(_work, run)] = run.id
+            except BrokenProcessPool as error:
+                raise _ProcessDied({run.id, *active.values()}) from error
         finished, _ = wait(active, timeout=POLL_S, return_when=FIRST_COMPLETED)
         _forward(events, progress)
-        broken: BaseException | None = None
+        died: set[str] = set()
         for future in finished:
             run_id = active.pop(future)
             error = future.exception()
             if error is None:
                 yield future.result()
             elif isinstance(error, BrokenProcessPool):
-                broken = error
+                died.add(run_id)
             else:
                 yield RunOutcome(run_id, "failed", f"{type(error).__name__}: {error}")
-        if broken is not None:
-            raise broken
+        if died:
+            raise _ProcessDied(died | set(active.values()))
 
 
 def _forward(events: Any, progress: Progress) -> None:

@@ -92,6 +92,23 @@ def portfolio_of(study: Study, run: PlannedRun, problem: Any = None) -> Any:
     return portfolio
 
 
+def check_search(study: Study, run: PlannedRun, problem: SearchProblem) -> None:
+    """Refuse a run whose engine or portfolio does not fit its problem.
+
+    Raises
+    ------
+    InputError
+        With the place in the study.
+    """
+    try:
+        build_search(study, run, problem)
+    except InputError as error:
+        if error.source is not None:
+            raise
+        field = f"engines[{study.spec.engines.index(run.engine)}]"
+        raise InputError(error.message, source=str(study.source), field=field) from error
+
+
 def build_search(study: Study, run: PlannedRun, problem: SearchProblem) -> Search:
     """Build the search that carries a run out, before its first generation."""
     engine_class: type[Engine] = ENGINES.load(run.engine.engine)

@@ -18,7 +18,7 @@ from mohsearch.study.carry_out import RunOutcome, describe_failure, note_failure
 from mohsearch.study.events import Progress, StudyEvent, silent
 from mohsearch.study.executor import key_digest, run_here, run_in_processes
 from mohsearch.study.files import OutputFolder, locked, read_json, write_json
-from mohsearch.study.objects import build_problem, portfolio_of
+from mohsearch.study.objects import build_problem, check_search
 from mohsearch.study.plan import Plan, PlannedRun, Study, plan_study
 from mohsearch.study.spec import StudySpec
 from mohsearch.study.store import create_tree, run_attributes
@@ -226,7 +226,7 @@ def _build(
     """
     built: dict[str, SearchProblem] = {}
     broken: dict[str, str] = {}
-    checked: set[tuple[str, str]] = set()
+    checked: set[tuple[str, str, str]] = set()
     for run in runs:
         digest = key_digest(run.key)
         if digest not in built and digest not in broken:
@@ -238,10 +238,10 @@ def _build(
                 raise
             except Exception as error:
                 broken[digest] = describe_failure(error)
-        if digest in built and (digest, run.portfolio.title) not in checked:
-            problem = built[digest]
-            portfolio_of(study, run, problem).build(problem)
-            checked.add((digest, run.portfolio.title))
+        cell = (digest, run.engine.title, run.portfolio.title)
+        if digest in built and cell not in checked:
+            check_search(study, run, built[digest])
+            checked.add(cell)
     return built, broken
 
 

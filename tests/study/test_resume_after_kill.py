@@ -84,7 +84,7 @@ def die_at_write(monkeypatch):
     return state
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 11])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 23])
 def test_a_run_cut_between_any_two_writes_ends_as_if_undisturbed(
     study, tmp_path, content_of, die_at_write, every
 ):

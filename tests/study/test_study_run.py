@@ -195,13 +195,23 @@ def test_wrong_options_end_the_study_before_any_run(study, tmp_path):
         run_study(study(workloads=["knapsac"]), tmp_path / "out2")
 
 
+def test_an_engine_that_does_not_fit_the_problem_ends_the_study_before_any_run(study, tmp_path):
+    unfit = study(
+        workloads=["assignment"],
+        engines=[{}, {"algorithm": "moead"}],
+        portfolios=[{"name": "migrating"}],
+    )
+    with pytest.raises(InputError, match=r"small.yaml: engines\[1\]: .*takes no immigrants"):
+        run_study(unfit, tmp_path / "out")
+
+
 def test_a_worker_that_dies_costs_its_run_only(study, tmp_path):
     deadly = {"name": "exact", "label": "deadly", "options": {"die_at": 40}}
-    outcome = run_study(
-        study(problems=[deadly, {"name": "exact"}], seeds=2), tmp_path / "out", workers=2
-    )
-    assert [run.status for run in outcome.runs] == ["failed", "failed", "complete", "complete"]
+    sound = {"name": "exact", "label": "sound", "options": {"delay_s": 0.1}}
+    outcome = run_study(study(problems=[deadly, sound]), tmp_path / "out", workers=2)
+    assert [run.status for run in outcome.runs] == ["failed", "complete"]
     assert outcome.runs[0].message == "its process died (killed, or out of memory)"
+    assert status(tmp_path / "out").runs[0].message == outcome.runs[0].message
 
 
 def test_convergence_ends_a_run_early_and_says_so(study, tmp_path):
