@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,33 @@ def test_the_smoke_study_gives_designs_pictures_and_a_ranking(tmp_path, monkeypa
     rows = run("compare", "out").stdout.splitlines()
     assert len(rows) == 4
     assert rows[0].startswith("case,contender,rank")
+
+
+def test_an_interruption_while_layers_are_mapped_does_not_wait_for_them(tmp_path):
+    rows = [f"l{k},conv,1,{384 + k},{768 + k},72,72,3,3,1,1" for k in range(24)]
+    table = "\n".join(["name,type,N,K,C,Y,X,R,S,stride,pad", *rows])
+    (tmp_path / "big.csv").write_text(table)
+    study = {
+        "name": "big",
+        "title": "Layers that take long to map",
+        "problems": [{"name": "moham", "options": {"templates": ["simba", "eyeriss"]}}],
+        "workloads": ["big.csv"],
+        "portfolios": [{"name": "paper"}],
+        "budget": {"population": 8, "generations": 2},
+    }
+    (tmp_path / "big.yaml").write_text(yaml.safe_dump(study))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mohsearch", "study", "run", "big.yaml", "-o", "out"],
+        cwd=tmp_path,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while "building the problem" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "mohsearch study resume out" in stderr

@@ -248,7 +248,11 @@ def _find_in_processes(
         except BrokenProcessPool:
             return
         except BaseException:
+            # an interruption must not wait for searches of minutes
+            searching = list((getattr(pool, "_processes", None) or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in searching:
+                process.terminate()
             raise
 
 
