@@ -135,7 +135,8 @@ def schedule_layers(
         network.interface_bandwidth_bytes_per_s, network.system_bandwidth_bytes_per_s,
         SHARING_CODES[network.sharing], start, end, trace,
     )  # fmt: skip
-    stalled = np.maximum(end - start - alone, 0.0)
+    stalled = end - start - alone
+    stalled[stalled <= 1e-12 * end] = 0.0  # rounding of times, no stall
     return Schedule(start, end, stalled, trace[:, 0], trace[:, 1:])
 
 
