@@ -86,6 +86,11 @@ def run_study(
     InputError
         If the study is wrong, the folder holds another study or anything else, or another process
         is writing to it. Failures of single runs do not raise; they are in the outcome.
+
+    Notes
+    -----
+    Problems and runs may start processes, which import the calling script anew: call this under
+    ``if __name__ == "__main__":``.
     """
     plan = plan_study(study)
     folder = OutputFolder(output)
