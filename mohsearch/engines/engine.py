@@ -18,26 +18,6 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 
-class NamedMetric(Protocol):
-    """What an engine's driver reads of a metric's declaration."""
-
-    @property
-    def name(self) -> str:
-        """Key of the metric in the mapping that ``metrics`` returns."""
-
-
-class ProblemDeclaration(Protocol):
-    """What an engine's driver reads of a problem's declaration."""
-
-    @property
-    def metrics(self) -> Sequence[NamedMetric]:
-        """The declared metrics."""
-
-    @property
-    def constraints(self) -> Sequence[NamedMetric]:
-        """The declared constraints; values <= 0 are feasible."""
-
-
 class Searchable(Protocol):
     """What engines and their driver need of a problem (a pymoo ``Problem`` has the rest)."""
 
