@@ -122,8 +122,8 @@ def _drain(
             run = waiting.pop(0)
             try:
                 active[pool.submit(_work, run)] = run.id
-            except BrokenProcessPool as error:
-                raise _ProcessDied({run.id, *active.values()}) from error
+            except BrokenProcessPool as broken:
+                raise _ProcessDied({run.id, *active.values()}) from broken
         finished, _ = wait(active, timeout=POLL_S, return_when=FIRST_COMPLETED)
         _forward(events, progress)
         died: set[str] = set()
