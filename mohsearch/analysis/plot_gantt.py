@@ -23,6 +23,9 @@ _STALL_BAR = 0.13
 _OPACITY = (0.38, 1.0)
 """Opacities of the first and last network; the others lie evenly between."""
 
+_FAMILIAR = ("eyeriss", "shidiannao", "simba")
+"""Templates with the same colour in every picture."""
+
 _LABELLED_SHARE = 0.035
 """Bars wider than this share of the schedule carry the layer's name, if it fits."""
 
@@ -83,7 +86,7 @@ def plot_gantt(design: Mapping[str, Any], *, heading: str = "", note: str = "") 
 def _rows(design: Mapping[str, Any]) -> list[_Row]:
     instances = sorted(design["instances"], key=lambda i: (str(i["template"]), str(i["id"])))
     instances = sorted(instances, key=lambda i: str(i["template"]))
-    colours = style.colours(str(i["template"]) for i in instances)
+    colours = style.colours((str(i["template"]) for i in instances), _FAMILIAR)
     rows, place, previous = [], 0.0, None
     for instance in instances:
         if previous is not None and previous != instance["template"]:
@@ -109,8 +112,13 @@ def _draw_row(axes: Axes, row: _Row, opacity: Mapping[str, float], time: Scale, 
         faces.append(style.shade(row.colour, opacity[str(layer.get("network", ""))]))
         for low, high in _stalled(layer):
             stalls.append((low * time.factor, (high - low) * time.factor))
+    # a white edge would swallow the shortest layers
+    edges = [
+        "white" if width > 0.004 * end * time.factor else face
+        for (_, width), face in zip(spans, faces, strict=True)
+    ]
     axes.broken_barh(
-        spans, (row.place - _BAR / 2, _BAR), facecolors=faces, edgecolors="white", linewidths=0.4
+        spans, (row.place - _BAR / 2, _BAR), facecolors=faces, edgecolors=edges, linewidths=0.4
     )
     below = row.place + _BAR / 2
     axes.broken_barh(stalls, (below, _STALL_BAR), facecolors=style.STALL, linewidths=0)
@@ -196,8 +204,7 @@ def _legend(rows: Sequence[_Row], networks: Sequence[str], stalls: bool) -> list
     second: list[Artist] = [
         Patch(color=style.shade(style.INK, 0.85 * opacity[name]), label=name) for name in networks
     ]
-    if not second[1:]:
-        second = []
+    rows_shown = [first, second] if second[1:] else [first]
     if stalls:
-        second.append(Patch(color=style.STALL, label="stalled"))
-    return [first, second]
+        rows_shown[-1].append(Patch(color=style.STALL, label="stalled"))
+    return rows_shown

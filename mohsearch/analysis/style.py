@@ -106,10 +106,19 @@ def shade(colour: str, opacity: float) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def colours(names: Iterable[str]) -> dict[str, str]:
-    """Return one colour per distinct name, in order of first appearance (repeating after 8)."""
-    distinct = list(dict.fromkeys(names))
-    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(distinct)}
+def colours(names: Iterable[str], fixed: Sequence[str] = ()) -> dict[str, str]:
+    """Return one colour per distinct name, in order of first appearance (repeating after 8).
+
+    Names in ``fixed`` have the same colour in every picture, whether all of them appear or not.
+
+    Examples
+    --------
+    >>> colours(["b"], fixed=["a", "b"])["b"] == colours(["a", "b"])["b"]
+    True
+    """
+    wanted = list(dict.fromkeys(names))
+    places = list(dict.fromkeys([*fixed, *wanted]))
+    return {name: PALETTE[places.index(name) % len(PALETTE)] for name in wanted}
 
 
 def markers(names: Iterable[str]) -> dict[str, str]:
