@@ -1,0 +1,135 @@
+"""Whether a schedule is valid, decided without anything the solvers use."""
+
+from __future__ import annotations
+
+from mohsearch.evaluators.op_schedule.instance import FUSED, VECTOR, Schedule, ScheduleInstance
+
+MAX_PAIRING_STEPS = 200_000
+"""Assignments tried before the pairing of fused cores counts as not found."""
+
+
+def find_fault(instance: ScheduleInstance, schedule: Schedule) -> str | None:
+    """Return what is wrong with a schedule, or None.
+
+    Checked are the orders, that an operator on all cores runs alone, the number of cores of each
+    kind at every moment, and that every fused operator gets a pair of cores for all its time.
+
+    Examples
+    --------
+    >>> from mohsearch.evaluators.op_schedule.instance import TENSOR
+    >>> two = ScheduleInstance.build([TENSOR, TENSOR], [4, 3], [2, 2], [], 1, 1)
+    >>> find_fault(two, Schedule((0, 0), (False, False)))
+    'at 0 more than 1 tensor cores are in use'
+    >>> find_fault(two, Schedule((0, 4), (False, False)))
+    """
+    spans = _spans(instance, schedule)
+    for i, start, _, _ in spans:
+        if start < 0:
+            return f"operator {i} starts before 0"
+    ends = {i: end for i, _, end, _ in spans}
+    starts = {i: start for i, start, _, _ in spans}
+    for i, j in instance.edges:
+        if ends[i] > starts[j]:
+            return f"operator {j} starts before operator {i} ends"
+    fault = _overlap(spans) or _core_counts(instance, spans)
+    if fault is None and assign_cores(instance, schedule) is None:
+        return "no assignment gives every fused operator a pair of cores"
+    return fault
+
+
+def _spans(instance: ScheduleInstance, schedule: Schedule) -> list[tuple[int, int, int, bool]]:
+    spans = []
+    for i in range(len(instance)):
+        length = int(instance.spread[i] if schedule.intra[i] else instance.alone[i])
+        start = int(schedule.start[i])
+        spans.append((i, start, start + length, bool(schedule.intra[i])))
+    return spans
+
+
+def _overlap(spans: list[tuple[int, int, int, bool]]) -> str | None:
+    for i, start, end, intra in spans:
+        if intra and start < end:
+            for j, other, other_end, _ in spans:
+                if i != j and other < other_end and other < end and start < other_end:
+                    return f"operator {j} runs while operator {i} takes all cores"
+    return None
+
+
+def _core_counts(instance: ScheduleInstance, spans: list[tuple[int, int, int, bool]]) -> str | None:
+    for name, cores, other in (
+        ("tensor", instance.tensor_cores, VECTOR),
+        ("vector", instance.vector_cores, 1 - VECTOR),
+    ):
+        changes = []
+        for i, start, end, intra in spans:
+            if not intra and instance.kinds[i] != other and start < end:
+                changes += [(start, 1), (end, -1)]
+        used = 0
+        for moment, change in sorted(changes):
+            used += change
+            if used > cores:
+                return f"at {moment} more than {cores} {name} cores are in use"
+    return None
+
+
+def assign_cores(
+    instance: ScheduleInstance, schedule: Schedule
+) -> list[tuple[int | None, int | None]] | None:
+    """Return the tensor and vector core of every operator, or None where there is no assignment.
+
+    Operators on all cores, and those that take no time, get (None, None). The search is complete up
+    to :data:`MAX_PAIRING_STEPS` trials.
+    """
+    spans = _spans(instance, schedule)
+    result: list[tuple[int | None, int | None]] = [(None, None)] * len(instance)
+    queue = [s for s in spans if not s[3] and s[1] < s[2]]
+    queue.sort(key=lambda s: (s[1], instance.kinds[s[0]] != FUSED, s[0]))
+    n = len(queue)
+    tensor_cores = min(instance.tensor_cores, instance.pairs + n)
+    vector_cores = min(instance.vector_cores, instance.pairs + n)
+    pairs = min(instance.pairs, 2 * n)  # more cannot all be touched
+    unpaired_tensor = range(instance.pairs, tensor_cores)
+    unpaired_vector = range(instance.pairs, vector_cores)
+    tensor_free: dict[int, int] = {}
+    vector_free: dict[int, int] = {}
+    steps = 0
+
+    def options(kind: int, now: int) -> list[tuple[int | None, int | None]]:
+        seen = set()
+        found: list[tuple[int | None, int | None]] = []
+        for c in [*(unpaired_vector if kind == VECTOR else unpaired_tensor), *range(pairs)]:
+            if kind == FUSED and c >= pairs:
+                continue
+            busy = (max(tensor_free.get(c, 0), now), max(vector_free.get(c, 0), now))
+            if (kind != VECTOR and busy[0] > now) or (kind != 0 and busy[1] > now):
+                continue
+            state = (c < pairs, busy)
+            if state not in seen:
+                seen.add(state)
+                found.append((None if kind == VECTOR else c, None if kind == 0 else c))
+        return found
+
+    def fill(k: int) -> bool:
+        nonlocal steps
+        if k == n:
+            return True
+        i, start, end, _ = queue[k]
+        for tensor, vector in options(int(instance.kinds[i]), start):
+            steps += 1
+            if steps > MAX_PAIRING_STEPS:
+                return False
+            saved = (tensor_free.get(tensor or 0, 0), vector_free.get(vector or 0, 0))
+            if tensor is not None:
+                tensor_free[tensor] = end
+            if vector is not None:
+                vector_free[vector] = end
+            if fill(k + 1):
+                result[i] = (tensor, vector)
+                return True
+            if tensor is not None:
+                tensor_free[tensor] = saved[0]
+            if vector is not None:
+                vector_free[vector] = saved[1]
+        return False
+
+    return result if fill(0) else None

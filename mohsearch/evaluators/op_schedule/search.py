@@ -1,0 +1,241 @@
+"""Exact search over schedules in the order of their start times, level by level.
+
+A state is the set of operators started, the ends of those still running, and the earliest moment at
+which the next can start. Level k has all states with k operators started. Of two states with the
+same set, the one that is never later makes the other useless (dominance); a state whose lower bound
+reaches the best known makespan is cut off. When a level has more states than its width, the most
+promising are kept and the smallest bound among those given up remains as a proven lower bound: with
+nothing given up the result is optimal. Widths grow until that is so or time is up.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mohsearch.evaluators.op_schedule.bounds import budget_costs, budget_weights, tails
+from mohsearch.evaluators.op_schedule.instance import (
+    TENSOR,
+    VECTOR,
+    Flags,
+    Schedule,
+    ScheduleInstance,
+)
+from mohsearch.evaluators.op_schedule.search_kernels import MAX_OPS, run_levels
+
+FIRST_WIDTH = 32
+GROWTH = 8
+MAX_WIDTH = 131_072
+MAX_STATE_BYTES = 2**30
+BOUNDS = 12
+
+PARALLEL, SPREAD, EITHER = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A schedule with its proof.
+
+    Attributes
+    ----------
+    schedule
+        None when nothing better than the given limit was found.
+    bound
+        No schedule is shorter.
+    states
+        States expanded.
+    """
+
+    schedule: Schedule | None
+    bound: int
+    states: int
+
+
+def modes(instance: ScheduleInstance) -> NDArray[np.int64]:
+    """Return which modes can be part of an optimal schedule, shape (ops,).
+
+    Taking all cores without being faster is never better. And an operator whose latency on one core
+    is no less than running it and everything it could ever overlap one after another gains nothing
+    from overlap: then it takes all cores. (What cannot overlap is found again with those left out.)
+    """
+    n = len(instance)
+    result = np.where(instance.alone <= instance.spread, PARALLEL, EITHER)
+    loose = ~(instance.before | instance.before.T)
+    np.fill_diagonal(loose, False)
+    changed = True
+    while changed:
+        changed = False
+        open_ops = result != SPREAD
+        for group in components(loose & open_ops[:, None] & open_ops[None, :]):
+            total = instance.shortest[group].sum()
+            for i in group:
+                if result[i] == EITHER and instance.alone[i] >= total:
+                    result[i] = SPREAD
+                    changed = True
+    return np.asarray(result.reshape(n), dtype=np.int64)
+
+
+def components(adjacent: Flags) -> list[list[int]]:
+    """Return the connected components of an undirected graph given as a matrix."""
+    n = len(adjacent)
+    label = [-1] * n
+    groups: list[list[int]] = []
+    for root in range(n):
+        if label[root] >= 0:
+            continue
+        label[root] = len(groups)
+        group = [root]
+        for i in group:
+            for j in np.flatnonzero(adjacent[i]).tolist():
+                if label[j] < 0:
+                    label[j] = label[root]
+                    group.append(j)
+        groups.append(group)
+    return groups
+
+
+def start_orders(instance: ScheduleInstance) -> Flags:
+    """Return ``[i, j]``: some optimal schedule starts i no later than j, shape (ops, ops).
+
+    True when the two are interchangeable in kind and latencies and everything i waits for, j waits
+    for too, and everything that waits for j waits for i too.
+    """
+    n = len(instance)
+    before = instance.before
+    result = np.zeros((n, n), dtype=np.bool_)
+    for i in range(n):
+        for j in range(n):
+            same = (
+                instance.kinds[i] == instance.kinds[j]
+                and instance.alone[i] == instance.alone[j]
+                and instance.spread[i] == instance.spread[j]
+            )
+            if i == j or not same or before[i, j] or before[j, i]:
+                continue
+            if (before[:, i] & ~before[:, j]).any() or (before[j] & ~before[i]).any():
+                continue
+            equal = (before[:, i] == before[:, j]).all() and (before[i] == before[j]).all()
+            result[i, j] = not equal or i < j
+    return result
+
+
+def search(
+    instance: ScheduleInstance,
+    limit: int,
+    bound: int,
+    deadline: float,
+    max_width: int = MAX_WIDTH,
+) -> SearchResult:
+    """Look for a schedule shorter than ``limit``; raise the lower bound as far as time allows.
+
+    Parameters
+    ----------
+    instance
+        At most :data:`MAX_OPS` operators. Pairing of fused cores is not looked at.
+    limit
+        Makespan of a known schedule.
+    bound
+        A known lower bound.
+    deadline
+        Value of :func:`time.perf_counter` at which no wider pass is begun.
+    max_width
+        Most states kept on a level.
+    """
+    n = len(instance)
+    if n > MAX_OPS:
+        return SearchResult(None, bound, 0)
+    arrays = _Arrays(instance)
+    width = FIRST_WIDTH
+    largest = min(max_width, MAX_STATE_BYTES // (8 * (n + BOUNDS + 6) * 4))
+    best: Schedule | None = None
+    states = 0
+    while bound < limit:
+        begin = time.perf_counter()
+        found, given_up, expanded, moves = run_levels(*arrays.inputs, limit, width)
+        states += int(expanded)
+        if found < limit:
+            limit = int(found)
+            best = _schedule(instance, arrays.order_of(moves))
+        bound = max(bound, min(limit, int(given_up)))
+        spent = time.perf_counter() - begin
+        if width >= largest or time.perf_counter() + spent * GROWTH * 0.5 > deadline:
+            break
+        width = min(width * GROWTH, largest)
+    return SearchResult(best, min(bound, limit), states)
+
+
+class _Arrays:
+    """An instance as the compiled search takes it, operators in topological order."""
+
+    def __init__(self, instance: ScheduleInstance) -> None:
+        order = list(instance.order)
+        self.order = order
+        inst = instance.part(order)
+        allowed = modes(inst)
+        forced = allowed == SPREAD
+        parallel = allowed == PARALLEL
+        weights = budget_weights(inst, parallel, forced)
+        costs = budget_costs(inst, weights, parallel, forced)
+        chosen = np.argsort(-costs.sum(axis=1), kind="stable")[:BOUNDS]
+        first = inst.before | start_orders(inst)
+        tail = tails(inst)
+        tensor = max(1, min(inst.tensor_cores, int((inst.kinds != VECTOR).sum())))
+        vector = max(1, min(inst.vector_cores, int((inst.kinds != TENSOR).sum())))
+        self.inputs = (
+            inst.kinds,
+            inst.alone,
+            inst.spread,
+            allowed,
+            _words(inst.before),
+            _words(first),
+            tail,
+            tail - inst.shortest,
+            np.ascontiguousarray(weights[chosen].T),
+            np.ascontiguousarray(costs[chosen].T),
+            tensor,
+            vector,
+        )
+
+    def order_of(self, moves: NDArray[np.int64]) -> list[tuple[int, bool]]:
+        """Return operators of the original numbering in the order they start, with their mode."""
+        return [(self.order[int(move) >> 1], bool(move & 1)) for move in moves]
+
+
+def _words(relation: Flags) -> NDArray[np.uint64]:
+    """Return the column sets (what stands before each operator) as bits, shape (ops, 2)."""
+    n = len(relation)
+    words = np.zeros((n, 2), dtype=np.uint64)
+    for i, j in zip(*np.nonzero(relation), strict=True):
+        words[j, i // 64] |= np.uint64(1 << int(i % 64))
+    return words
+
+
+def _schedule(instance: ScheduleInstance, moves: list[tuple[int, bool]]) -> Schedule:
+    """Return the schedule that starts operators in this order, each as early as it can."""
+    n = len(instance)
+    start = [0] * n
+    intra = [False] * n
+    ends: dict[int, int] = {}
+    now = 0
+    for i, spread in moves:
+        moment = max([now, *(ends[j] for j in np.flatnonzero(instance.before[:, i]).tolist())])
+        if spread:
+            moment = max([moment, *ends.values()])
+        else:
+            for cores, other in (
+                (instance.tensor_cores, VECTOR),
+                (instance.vector_cores, TENSOR),
+            ):
+                if instance.kinds[i] == other:
+                    continue
+                busy = sorted(ends[j] for j in ends if instance.kinds[j] != other and not intra[j])
+                if len(busy) >= cores:
+                    moment = max(moment, busy[-cores])
+        start[i] = moment
+        intra[i] = spread
+        ends[i] = moment + int(instance.spread[i] if spread else instance.alone[i])
+        now = ends[i] if spread else moment
+    return Schedule(tuple(start), tuple(intra))
