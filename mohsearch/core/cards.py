@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from mohsearch.core.errors import InputError
 
@@ -107,6 +109,44 @@ def read_yaml(path: Path) -> Any:
     return value
 
 
+def read_json(path: Path) -> Any:
+    """Read one JSON document.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is not valid JSON, gives a key twice, or holds text that is no
+        Unicode or a number of thousands of digits.
+    """
+    text = read_text(path).removeprefix("\ufeff")
+    try:
+        value = json.loads(text, object_pairs_hook=_unique_keys)
+        if "\\ud" in text.lower():
+            json.dumps(
+                value, ensure_ascii=False
+            ).encode()  # half a surrogate pair cannot be printed
+    except json.JSONDecodeError as error:
+        problem = f"line {error.lineno}, column {error.colno}: {error.msg}"
+    except UnicodeEncodeError:
+        problem = "it escapes a character that does not exist"
+    except RecursionError:
+        problem = "nested too deeply"
+    except ValueError as error:
+        problem = str(error).partition(";")[0]
+    else:
+        return value
+    raise InputError(f"not valid JSON: {problem}", source=path)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"duplicate key {key!r}")
+        result[key] = value
+    return result
+
+
 def field_path(location: tuple[int | str, ...]) -> str:
     """Write a location tuple as a field path.
 
@@ -134,28 +174,80 @@ def validate(model: type[ModelT], data: Any, *, source: str | Path | None = None
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
         first = problems[0]
-        message = str(first["msg"]).removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(_known_fields(model, first["loc"])))
-            message = "no such field" + (f"; known fields: {known}" if known else "")
-        elif first["type"] not in {"missing", "value_error"}:
+        path = _location(data, first["loc"], missing=first["type"] == "missing")
+        same = [  # what each alternative of the field has against the value
+            problem
+            for problem in problems
+            if _location(data, problem["loc"], missing=problem["type"] == "missing") == path
+        ]
+        message = " or ".join(dict.fromkeys(_plain_message(model, dict(p)) for p in same))
+        if first["type"] not in {"missing", "value_error", "extra_forbidden"}:
             given = repr(first["input"])
             message += f" (got {given if len(given) <= 60 else given[:57] + '...'})"
-        if len(problems) > 1:
-            message += f" (and {len(problems) - 1} more)"
-        raise InputError(message, source=source, field=field_path(first["loc"]) or None) from error
+        if further := len(problems) - len(same):
+            message += f" (and {further} more)"
+        raise InputError(message, source=source, field=field_path(path) or None) from error
+
+
+_CONTAINERS = {
+    "dict_type": "must be a mapping from names to values",
+    "model_type": "must be a mapping from names to values",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+}
+
+
+def _plain_message(model: type[BaseModel], problem: dict[str, Any]) -> str:
+    """Return what is wrong in words that name no Python type."""
+    kind = problem["type"]
+    if kind == "extra_forbidden":
+        known = ", ".join(sorted(_known_fields(model, problem["loc"])))
+        return "no such field" + (f"; known fields: {known}" if known else "")
+    return _CONTAINERS.get(kind) or str(problem["msg"]).removeprefix("Value error, ")
+
+
+def _location(
+    data: Any, location: tuple[int | str, ...], *, missing: bool
+) -> tuple[int | str, ...]:
+    """Return the parts of a location that stand in ``data``, leaving out the names of types.
+
+    pydantic adds the name of each alternative that it tried; a missing field is kept.
+    """
+    kept = []
+    for index, part in enumerate(location):
+        keys = {str(key): key for key in data} if isinstance(data, dict) else {}
+        if str(part) in keys:
+            data = data[keys[str(part)]]
+        elif isinstance(data, list | tuple) and isinstance(part, int) and part < len(data):
+            data = data[part]
+        elif not (missing and index == len(location) - 1):
+            continue
+        kept.append(part)
+    return tuple(kept)
 
 
 def _known_fields(model: type[BaseModel], location: tuple[int | str, ...]) -> set[str]:
-    """Return the field names of the sub-model in which ``location``'s last part stands."""
+    """Return the field names of the models in which ``location``'s last part may stand."""
     current: Any = model
     for part in location[:-1]:
-        fields = getattr(current, "model_fields", None)
-        if not isinstance(part, str) or fields is None or part not in fields:
-            return set()
-        current = fields[part].annotation
-    fields = getattr(current, "model_fields", None)
-    return set(fields) if fields else set()
+        for candidate in _models(current):
+            if field := _fields(candidate).get(str(part)):
+                current = field.annotation
+                break
+    return {name for candidate in _models(current) for name in _fields(candidate)}
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a model by the names under which they are written."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models that an annotation names, inside lists, mappings and alternatives too."""
+    if inner := get_args(annotation):
+        return [found for part in inner for found in _models(part)]
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return [annotation] if is_model else []
 
 
 def read_card(model: type[ModelT], path: Path) -> ModelT:

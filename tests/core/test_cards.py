@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mohsearch.core.cards import Card, read_card, read_yaml, validate
+from mohsearch.core.cards import Card, read_card, read_json, read_yaml, validate
 from mohsearch.core.errors import InputError
 
 
@@ -16,6 +16,7 @@ class Outer(Card):
     name: str
     inner: Inner
     many: tuple[Inner, ...] = ()
+    choice: tuple[Inner, ...] | int = 0
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -39,8 +40,22 @@ def test_a_valid_card_is_read_and_frozen(tmp_path: Path) -> None:
         ("name: a", "inner", "required"),
         ("name: a\ninner: {size_bytes: 1, sise: 2}", "inner.sise", "known fields: size_bytes"),
         ("name: a\ninner: {size_bytes: 1}\nmany: [{size_bytes: []}]", "many[0].size_bytes", "int"),
-        ("- 1\n- 2", None, "dictionary"),
-        ("", None, "dictionary"),
+        ("- 1\n- 2", None, "must be a mapping"),
+        ("", None, "must be a mapping"),
+        ("name: a\ninner: 3", "inner", r"must be a mapping from names to values \(got 3\)$"),
+        ("name: a\ninner: {size_bytes: 1}\nmany: 3", "many", r"must be a list \(got 3\)$"),
+        ("name: a\ninner: {size_bytes: 1}\nmany: [{s: 1}]", "many[0].size_bytes", "required"),
+        (
+            "name: a\ninner: {size_bytes: 1}\nmany: [{size_bytes: 1, s: 1}]",
+            "many[0].s",
+            "known fields: size_bytes$",
+        ),
+        (
+            "name: a\ninner: {size_bytes: 1}\nchoice: x",
+            "choice",
+            r"must be a list or Input should be a valid integer.* \(got 'x'\)$",
+        ),
+        ("name: a\ninner: {size_bytes: 1}\nchoice: [{}]", "choice[0].size_bytes", "required"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_path(
@@ -97,3 +112,24 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
         stream.truncate(17 * 2**20)
     with pytest.raises(InputError, match="larger than 16 MiB"):
         read_yaml(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1, column 1"),
+        ("{", "line 1, column 2"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a": 1, "a": 2}', "duplicate key 'a'"),
+        ("9" * 5000, "digits"),
+        (r'["\ud800"]', "character that does not exist"),
+        (b"[\xff]", "not UTF-8"),
+    ],
+)
+def test_malformed_json_is_an_input_error(tmp_path: Path, text: str | bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_json(write(tmp_path, text))
+
+
+def test_json_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
+    assert read_json(write(tmp_path, '\ufeff{"a": ["\\ud83d\\ude00"]}')) == {"a": ["\U0001f600"]}

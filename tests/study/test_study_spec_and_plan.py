@@ -121,7 +121,7 @@ def test_prose_labels_and_workers_do_not_enter_the_digest_but_seeds_and_options_
         ({"budget": {"population": 16}}, "budget.generations: Field required"),
         ({"seeds": 0}, "seeds: a number of seeds must be between 1 and 10000, got 0"),
         ({"seeds": []}, "seeds: .*at least 1 item"),
-        ({"seeds": "many"}, "seeds: Input should be a valid tuple"),
+        ({"seeds": "many"}, "seeds: must be a list"),
         ({"seeds": [1, 1]}, "seeds: a seed stands twice"),
         ({"seeds": [-1]}, r"seeds\[0\]: .*greater than or equal to 0"),
         ({"problems": []}, "problems: .*at least 1 item"),
