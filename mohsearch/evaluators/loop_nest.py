@@ -6,7 +6,6 @@ levels with energies, loops per level and bypassed tensors.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from math import prod
@@ -15,22 +14,26 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mohsearch.core.cards import read_text, validate
+from mohsearch.core.cards import read_json, validate
 from mohsearch.core.errors import InputError
 from mohsearch.evaluators.mapper.counts import Coordinate, NestCounts, Tensor, count_accesses
 from mohsearch.evaluators.mapper.notation import Loop, Mapping, MappingLevel
 from mohsearch.evaluators.report import EvaluationReport
 
 _ARRAY = re.compile(r"(?:.*?\b(\d+)\s*x\s+)?([A-Za-z_]\w*)\s*(?:\((.*)\))?")
-_INSTANCES = re.compile(r"(\d+)\s+instances?")
-_WORDS = re.compile(r"([0-9.]+(?:[eE][+-]?\d+)?)\s+words?")
+_INSTANCES = re.compile(r"(?<![\w.,^])(\d+)\s+instances?")
+_WORDS = re.compile(r"(?<![\w.,^])(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,2})?)\s+words?")
+_UNREAD = re.compile(
+    r"[\w.,^]*\d[\w.,^]*\s*(?:words?|instances?|(?:[KkMG]i?)?[Bb]|(?:bytes?|bits?))\b"
+)
 _MAPPED = re.compile(
     r"\s*([A-Za-z_]\w*)\s*(?:->\s*([A-Za-z_]\w*)\s*)?(?:\((temporal|spatial)\))?\s*"
 )
 _TERM = re.compile(r"(?:(\d+)\s*\*?\s*)?([A-Za-z_]\w*)(?:\s*\*\s*(\d+))?")
 
-Count = Annotated[int, Field(ge=1)]
-Energy = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+Energy = Annotated[float, Field(ge=0, le=1e30)]
+MAX_MACS = 2**63
 
 
 class _Record(BaseModel):
@@ -96,6 +99,7 @@ def evaluate(path: Path) -> EvaluationReport:
     EvaluationReport
         The document holds, by case id, ``cycles``, ``energy_pJ``, ``macs``, ``utilization`` and
         per level and tensor ``reads``, ``updates`` and ``fills`` in words per instance.
+        ``utilization`` is null where neither ``n_pe`` nor an array says how many MACs there are.
 
     Raises
     ------
@@ -114,13 +118,7 @@ def evaluate(path: Path) -> EvaluationReport:
 
 
 def _read_cases(path: Path) -> tuple[_Case, ...]:
-    try:
-        data = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        message = f"not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        raise InputError(message, source=path) from error
-    except RecursionError as error:
-        raise InputError("not valid JSON: nested too deeply", source=path) from error
+    data = read_json(path)
     if isinstance(data, list):
         data = {"cases": data}
     return validate(_File, data, source=path).cases
@@ -148,8 +146,8 @@ class _CaseReader:
 
     def _storage(self) -> list[_Storage]:
         lines = self.case.arch.levels
-        if not lines[-1].split()[0:1] or not lines[-1].split()[0].upper().startswith("MAC"):
-            message = f"the last level must be the MAC, not {lines[-1]!r}"
+        if not self._mac_name().upper().startswith("MAC"):
+            message = f"the last level must be the MAC, such as 'MAC per PE', not {lines[-1]!r}"
             raise self.error(message, f"arch.levels[{len(lines) - 1}]")
         result: list[_Storage] = []
         for index, line in enumerate(lines[:-1]):
@@ -160,6 +158,10 @@ class _CaseReader:
             array, name, figures = match.groups()
             instances = _INSTANCES.search(figures or "")
             words = _WORDS.search(figures or "")
+            rest = _INSTANCES.sub("", _WORDS.sub("", figures or ""))
+            if unread := _UNREAD.search(rest):
+                message = f"cannot read {unread[0]!r}; write '4 instances', '1e6 words'"
+                raise self.error(message, field)
             if name in [level.name for level in result]:
                 raise self.error(f"a second level {name!r}", field)
             result.append(
@@ -172,6 +174,11 @@ class _CaseReader:
         if not result:
             raise self.error("there is no storage level", "arch.levels")
         return result
+
+    def _mac_name(self) -> str:
+        line = self.case.arch.levels[-1].strip()
+        match = _ARRAY.fullmatch(line)
+        return match[2] if match else line.partition(" ")[0]
 
     def _tensors(self) -> tuple[Tensor, ...]:
         tensors = []
@@ -246,20 +253,36 @@ class _CaseReader:
             if bounds.get(dim, 1) != bound:
                 message = f"the loops over {dim} multiply to {bounds.get(dim, 1)}, not to {bound}"
                 raise self.error(message, "mapping")
+        if prod(bounds.values()) >= MAX_MACS:
+            raise self.error("2^63 multiply-accumulates or more", "dims")
 
-    def check_hardware(self, counts: NestCounts) -> None:
-        """Raise where the case needs more instances or words than it declares."""
+    def check_capacity(self, counts: NestCounts) -> None:
+        """Raise where a level needs more words than it has."""
         for index, level in enumerate(self.storage):
             field = f"arch.levels[{index}]"
-            if level.instances is not None and counts.instances[index] > level.instances:
-                message = f"{counts.instances[index]} instances in use, {level.instances} exist"
-                raise self.error(message, field)
             used = counts.used_words(index)
             if level.capacity_words is not None and used > level.capacity_words:
                 raise self.error(f"{used} words in use, {level.capacity_words:g} exist", field)
+
+    def check_units(self) -> None:
+        """Raise where the mapping spreads over more instances or MACs than the case declares."""
+        for index, (level, used) in enumerate(
+            zip(self.storage, self.mapping.instances(), strict=True)
+        ):
+            if level.instances is not None and used > level.instances:
+                message = f"{used} instances in use, {level.instances} exist"
+                raise self.error(message, f"arch.levels[{index}]")
         units = self.case.arch.n_pe
         if units is not None and self.mapping.macs_used > units:
             raise self.error(f"{self.mapping.macs_used} MACs in use, {units} exist", "arch.n_pe")
+
+    def utilization(self) -> float | None:
+        """Return the share of MACs at work, None where the case does not say how many there are.
+
+        Without ``n_pe`` the largest array counts.
+        """
+        units = self.case.arch.n_pe or max(level.instances or 0 for level in self.storage)
+        return self.mapping.macs_used / units if units >= self.mapping.macs_used else None
 
     def energy(self, name: str) -> _AccessEnergy:
         """Return the access energies of a level."""
@@ -270,7 +293,7 @@ class _CaseReader:
 
     def mac_energy(self) -> float:
         """Return the energy of one multiply-accumulate."""
-        name = self.case.arch.levels[-1].split()[0]
+        name = self._mac_name()
         for key in (name, "MAC", "MACC"):
             energy = self.case.arch.energy_pJ.get(key)
             if isinstance(energy, (int, float)):
@@ -279,8 +302,12 @@ class _CaseReader:
 
 
 def _evaluate_case(reader: _CaseReader) -> dict[str, Any]:
-    counts = count_accesses(reader.mapping, reader.tensors)
-    reader.check_hardware(counts)
+    reader.check_units()
+    try:
+        counts = count_accesses(reader.mapping, reader.tensors)
+    except InputError as error:
+        raise reader.error(error.message, "mapping") from error
+    reader.check_capacity(counts)
     total = reader.mac_energy() * counts.macs
     levels: dict[str, Any] = {}
     for index, level in enumerate(reader.mapping.levels):
@@ -301,13 +328,12 @@ def _evaluate_case(reader: _CaseReader) -> dict[str, Any]:
                 "partition_size": access.partition,
                 "energy_pJ": energy_pj,
             }
-    units = reader.case.arch.n_pe or prod(level.instances or 1 for level in reader.storage)
     return {
         "cycles": counts.compute_cycles,
         "energy_pJ": total,
         "macs": counts.macs,
         "utilized_macs": reader.mapping.macs_used,
-        "utilization": reader.mapping.macs_used / units,
+        "utilization": reader.utilization(),
         "levels": levels,
     }
 

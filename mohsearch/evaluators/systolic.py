@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,6 +19,7 @@ from mohsearch.evaluators.report import EvaluationReport
 
 Dataflow = Literal["os", "ws", "is"]
 DATAFLOWS: tuple[str, ...] = get_args(Dataflow)
+_POSITIVE = re.compile(r"0*[1-9][0-9]{0,11}")
 _SIZES = ("M", "N", "K", "H", "W")
 
 
@@ -146,10 +148,8 @@ def _evaluate_row(row: Mapping[str, str], path: Path, index: int) -> dict[str, A
 
 
 def _size(text: str, path: Path, field: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise InputError(f"must be a positive integer, got {text!r}", source=path, field=field)
-    return value
+    if _POSITIVE.fullmatch(text.strip()) is None:
+        given = repr(text) if len(text) <= 40 else repr(text[:37] + "...")
+        message = f"must be a positive integer of at most 12 digits, got {given}"
+        raise InputError(message, source=path, field=field)
+    return int(text)

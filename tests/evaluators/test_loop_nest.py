@@ -113,7 +113,15 @@ def _assign(*keys_and_value):
             "cases[0].arch.levels[1]",
         ),
         (_assign("arch", "energy_pJ", "RegisterFile", 3.0), "cases[0].arch.energy_pJ.RegisterFile"),
+        (
+            _assign("arch", "energy_pJ", "RegisterFile", {"read": 1}),
+            "cases[0].arch.energy_pJ.RegisterFile.write",
+        ),
+        (_assign("arch", "levels", 1, "GlobalBuffer (1,024 words)"), "cases[0].arch.levels[1]"),
+        (_assign("arch", "levels", 1, "GlobalBuffer (64 KiB)"), "cases[0].arch.levels[1]"),
+        (_assign("arch", "levels", 1, "GlobalBuffer (1.2.3 words)"), "cases[0].arch.levels[1]"),
         (_assign("arch", "n_pe", 0), "cases[0].arch.n_pe"),
+        (_assign("dims", "K", 10**400), "cases[0].dims.K"),
     ],
 )
 def test_a_malformed_case_is_refused_with_its_field(write, edit, field):
@@ -144,6 +152,64 @@ def test_a_file_that_holds_no_cases_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(InputError, match="cases"):
         evaluate(path)
+
+
+@pytest.mark.parametrize("bound", [2**10, 2**30])
+def test_a_fan_out_too_large_to_try_is_counted_or_refused_at_once(write, bound):
+    def edit(case, rows="P+R"):
+        case["dims"] = {"P": bound, "R": bound}
+        case["dataspaces"] = {"Inputs": [rows], "Outputs": ["P"]}
+        case["mapping"] = [
+            {
+                "level": "MainMemory->GlobalBuffer(spatial)",
+                "loops_outer_to_inner": [["P", bound], ["R", bound]],
+            }
+        ]
+        case["bypass"] = {}
+        case["arch"]["levels"] = ["MainMemory", "GlobalBuffer", "RegisterFile", "MAC"]
+        del case["arch"]["n_pe"]
+
+    (figures,) = evaluate(write(edit)).document.values()
+    assert figures["levels"]["MainMemory"]["Inputs"]["reads"] == 2 * bound - 1
+    if bound > 2**10:
+        with pytest.raises(InputError, match=r"cases\[0\]\.mapping: a fan-out .* too large"):
+            evaluate(write(lambda case: edit(case, "2*P+3*R")))
+
+
+@pytest.mark.parametrize(
+    ("levels", "n_pe", "utilization"),
+    [
+        (["MainMemory", "GlobalBuffer", "RegisterFile", "MAC"], 4, 0.25),
+        (["MainMemory", "GlobalBuffer", "RegisterFile", "MAC"], None, None),
+        (["MainMemory", "2 x GlobalBuffer", "PE array 8 x RegisterFile", "MAC"], None, 0.125),
+        (["MainMemory", "GlobalBuffer", "RegisterFile", "PE array 16 x MAC"], 16, 0.0625),
+    ],
+)
+def test_utilization_needs_a_declared_number_of_macs(write, levels, n_pe, utilization):
+    def edit(case):
+        case["arch"]["levels"] = levels
+        case["arch"]["n_pe"] = n_pe
+
+    (figures,) = evaluate(write(edit)).document.values()
+    assert figures["utilized_macs"] == 1
+    assert figures["utilization"] == utilization
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(2, 4)), min_size=2, max_size=4),
+)
+@settings(deadline=None, max_examples=200)
+def test_distinct_sums_are_those_of_enumeration(terms):
+    dims = "PQRS"[: len(terms)]
+    coordinate = tuple((dim, stride) for dim, (stride, _) in zip(dims, terms, strict=True))
+    loops = tuple(Loop(dim, bound) for dim, (_, bound) in zip(dims, terms, strict=True))
+    nest = Mapping((MappingLevel("Far", ("I",), spatial=loops),))
+    counts = count_accesses(nest, (Tensor("I", (coordinate,)),))
+    sums = {
+        sum(stride * index for (stride, _), index in zip(terms, indices, strict=True))
+        for indices in product(*(range(bound) for _, bound in terms))
+    }
+    assert counts.accesses[0]["I"].reads == len(sums)
 
 
 def test_two_cases_with_one_id_are_refused(tmp_path, reference):

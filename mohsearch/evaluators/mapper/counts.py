@@ -15,8 +15,12 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any, Literal
 
+from mohsearch.core.errors import InputError
 from mohsearch.evaluators.mapper.notation import Loop, Mapping
 from mohsearch.workloads.layer import LayerShape
+
+MAX_ENUMERATED = 2**20
+"""Most index combinations of one fan-out that are tried one by one."""
 
 Coordinate = tuple[tuple[str, int], ...]
 """A data coordinate: sum of coefficient times index, as (dimension, coefficient) pairs."""
@@ -190,6 +194,8 @@ def count_accesses(
     ------
     ValueError
         If a tensor is kept at no level.
+    InputError
+        If a fan-out is too large to count (:data:`MAX_ENUMERATED`).
 
     Examples
     --------
@@ -364,6 +370,15 @@ def _distinct(coordinates: Sequence[Coordinate], loops: Sequence[tuple[Loop, int
         if len(inside) == 1:
             count *= inside[0][0].bound
             continue
+        sums = _distinct_sums(group[0], inside) if len(group) == 1 else None
+        if sums is not None:
+            count *= sums
+            continue
+        if (size := prod(loop.bound for loop, _ in inside)) > MAX_ENUMERATED:
+            raise InputError(
+                f"a fan-out of {size} over loops that address the same coordinate is too large"
+                f" to count (at most {MAX_ENUMERATED})"
+            )
         count *= len(
             {
                 tuple(
@@ -378,6 +393,29 @@ def _distinct(coordinates: Sequence[Coordinate], loops: Sequence[tuple[Loop, int
                 for indices in product(*(range(loop.bound) for loop, _ in inside))
             }
         )
+    return count
+
+
+def _distinct_sums(coordinate: Coordinate, loops: Sequence[tuple[Loop, int]]) -> int | None:
+    """Return the number of different values of one coordinate, None where only trying tells.
+
+    Sums of multiples are told apart as long as each further stride either continues the evenly
+    spaced values so far without a gap, or (the last one) steps over all of them.
+    """
+    strides = sorted(
+        (sum(coefficient * step for dim, coefficient in coordinate if dim == loop.dim), loop.bound)
+        for loop, step in loops
+    )
+    unit, count = strides[0]
+    if unit < 1:
+        return None
+    for index, (stride, bound) in enumerate(strides[1:], start=2):
+        if stride % unit == 0 and stride // unit <= count:
+            count += (bound - 1) * (stride // unit)
+        elif stride > (count - 1) * unit and index == len(strides):
+            count *= bound
+        else:
+            return None
     return count
 
 
