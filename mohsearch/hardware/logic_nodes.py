@@ -154,7 +154,8 @@ def load_logic_node(name: str, catalog: Catalog | None = None) -> LogicNodeCard:
         if card.scaled is None:
             return card
         base, scale = load(card.scaled.base, str(path)), card.scaled
-        assert base.core and base.registers and base.l1 and base.l2  # noqa: S101 - own validator
+        if base.core is None or base.registers is None or base.l1 is None or base.l2 is None:
+            raise InputError("the base node has no figures", source=path, field="scaled.base")
         core = base.core.model_copy(
             update={
                 "power_w": base.core.power_w * scale.power_factor,

@@ -1,5 +1,7 @@
 """Cards of systems, logic nodes, memories and networks."""
 
+from itertools import pairwise
+
 import pytest
 
 from mohsearch.core.catalog import Catalog
@@ -31,7 +33,7 @@ def test_every_node_memory_and_network_card_parses():
 
 def test_each_node_is_a_step_of_area_and_power():
     cards = [load_logic_node(name) for name in NODES]
-    for old, new in zip(cards, cards[1:], strict=False):
+    for old, new in pairwise(cards):
         assert old.core.area_mm2 / new.core.area_mm2 == pytest.approx(1.8)
         assert old.core.power_w / new.core.power_w == pytest.approx(1.3)
         assert old.l2.area_mm2_per_bit / new.l2.area_mm2_per_bit == pytest.approx(1.8)

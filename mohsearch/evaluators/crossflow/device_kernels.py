@@ -1,4 +1,4 @@
-"""Time of a kernel on a real device: thread blocks on multiprocessors, waves, caches and throttling.
+"""Time of a kernel on a real device: thread blocks, waves, caches and throttling.
 
 A product is cut into blocks of output (times slices of k); the library is assumed to take the
 block shape that is fastest. Few physical constants per device and class of kernel are calibrated

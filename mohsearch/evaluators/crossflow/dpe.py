@@ -179,11 +179,16 @@ def _snake_columns(area: _Area, ends: tuple[int, int]) -> Blocks:
     return blocks
 
 
+def _shards(sizes: Sizes) -> Iterator[Sizes]:
+    a, b, c, d = (range(s) for s in sizes)
+    return product(a, b, c, d)
+
+
 def logical_edges(sizes: Sizes) -> Iterator[tuple[int, Sizes, Sizes]]:
     """Yield (dimension, from, to) of every ring edge (wrapped above size 2) and chain edge."""
     for dim, size in enumerate(sizes):
         last = size if dim != 3 and size > 2 else size - 1
-        for shard in product(*(range(s) for s in sizes)):
+        for shard in _shards(sizes):
             if shard[dim] < last:
                 after = list(shard)
                 after[dim] = (shard[dim] + 1) % size

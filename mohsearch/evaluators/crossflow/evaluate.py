@@ -53,8 +53,13 @@ class Model:
     links_kept
         A link stays busy until its own transfer ends.
     mended
-        The remaining corrections: bundles chosen, leakage from a reserve, softmax counted in
-        pipelines' memory, updates by their own layer's kernel type, hard feasibility.
+        The remaining corrections: leakage from a reserve, softmax counted in pipelines' memory,
+        updates by their own layer's kernel type, hard feasibility.
+    candidates, gap_clipping
+        The authors' random tiling: tiles per level, and whether clipped tiles grow elsewhere.
+    choose_bundles
+        Build as many MCU bundles as make the time smallest (needed for "more is never slower"),
+        instead of all that fit; takes several times longer.
     """
 
     exact_tiling: bool = True
@@ -63,6 +68,7 @@ class Model:
     mended: bool = True
     candidates: int = 20
     gap_clipping: bool = True
+    choose_bundles: bool = True
 
 
 CORRECTED = Model()
@@ -179,6 +185,7 @@ def option_row(
     row[:] = (
         precision_bytes, launch_overhead_s, model.exact_tiling, model.candidates,
         model.gap_clipping, 0, model.pass_level, model.links_kept, HOST_BANDWIDTH, model.mended,
+        model.choose_bundles and model.mended,
     )  # fmt: skip
     return row
 

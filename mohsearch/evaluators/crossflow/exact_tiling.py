@@ -29,14 +29,31 @@ import numba as nb
 import numpy as np
 
 from mohsearch.evaluators.crossflow.layout import (
-    K_FLOPS, K_FLOW, K_LEVEL, K_WIDTH1, K_WIDTH2, L_BANDWIDTH, L_LATENCY, L_SHARE, LEVEL_FIELDS,
+    K_FLOPS,
+    K_FLOW,
+    K_LEVEL,
+    K_WIDTH1,
+    K_WIDTH2,
+    L_BANDWIDTH,
+    L_LATENCY,
+    L_SHARE,
+    LEVEL_FIELDS,
     FloatArray,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.random_tiling import (
-    FLOW_ACTIVATION, FLOW_BEST, FLOW_NONE, FLOW_OUTPUT, FLOW_WEIGHT,
+    FLOW_ACTIVATION,
+    FLOW_BEST,
+    FLOW_NONE,
+    FLOW_OUTPUT,
+    FLOW_WEIGHT,
 )  # fmt: skip
 
 MAX_SIZES = 400
+_CACHED = 40000
+_FRONT = 256
+"""Largest number of L1 tiles whose register times are remembered."""
+_BELOW = 1.0 - 1e-14
+"""A tile must beat the best by more than rounding to be worth a look."""
 _TIE = 1e-6
 """Among L2 tiles with the same bound, those that leave more slack are tried first."""
 
@@ -236,37 +253,30 @@ def _search(
     """
     mk, kn, mn = m * k, k * n, m * n
     ms, ks, ns = sizes[0], sizes[1], sizes[2]
-    floors1 = np.empty((3, 4))
     floors0 = np.empty((3, 4))
     inside = np.empty((3, 4))
-    _floors(m, k, n, room[1], ms, counts[0], ks, counts[1], ns, counts[2], floors1)
     _floors(m, k, n, room[0], ms, counts[0], ks, counts[1], ns, counts[2], floors0)
     near, _ = _with_above(floors0, mk, kn, mn, 1.0, 1.0, 1.0)
     floor = max(floor, near / rate[1] + late[1])
     bounds = np.full((counts[0], counts[1]), math.inf)
     ranks = np.full((counts[0], counts[1]), math.inf)
-    for i in range(counts[0]):
-        for j in range(counts[1]):
-            h = _largest(ns, counts[2], ms[i], ks[j], room[2], n)
-            if h < 0:
-                break
-            cm, ck, cn = math.ceil(m / ms[i]), math.ceil(k / ks[j]), math.ceil(n / ns[h])
-            far = _moved(mk, kn, mn, cm, ck, cn, 1.0, 1.0, 1.0) / rate[3] + late[3]
-            q, _ = _with_above(floors1, mk, kn, mn, cm, ck, cn)
-            mid = q / rate[2] + late[2]
-            bounds[i, j] = max(floor, far, mid)
-            ranks[i, j] = bounds[i, j] + _TIE * (far + mid)
+    _bound_all(
+        m, k, n, room[2], 1.0 / rate[2], late[2], 1.0 / rate[3], late[3], floor, sizes, counts,
+        room[1], bounds, ranks,
+    )  # fmt: skip
     flat, order = bounds.reshape(-1), ranks.reshape(-1)
     best = math.inf
     least = -1.0
-    cache = np.zeros((counts[0], counts[1]))
+    cache = np.empty((0, 0, 0))
+    fronts = np.empty((3, _FRONT, 2))
+    lengths = np.zeros(3, dtype=np.int64)
     while True:
         at = int(np.argmin(order))
         if order[at] >= best * (1.0 + 2.0 * _TIE) or order[at] == math.inf:
             return
         bound = flat[at]
         order[at] = math.inf
-        if bound >= best:
+        if bound >= best * _BELOW:
             continue
         i, j = at // counts[1], at % counts[1]
         h = _largest(ns, counts[2], ms[i], ks[j], room[2], n)
@@ -277,12 +287,20 @@ def _search(
             best = min(best, time)
             continue
         if least < 0.0:
+            _fronts(
+                m, k, n, room, rate, late, sizes, counts, floors0, fronts, lengths
+            )  # fmt: skip
+            depth = counts[2] if counts[0] * counts[1] * counts[2] <= _CACHED else 1
+            cache = np.full((counts[0], counts[1], depth), -1.0)
             least, best = _below(
                 m, k, n, room, rate, late, floor, best, sizes, counts, floors0, cache, out
             )
-        if max(least, bound, time) >= best:
-            if least >= best:
-                return
+        if least >= best * _BELOW:
+            return
+        cm, ck, cn = math.ceil(m / ms[i]), math.ceil(k / ks[j]), math.ceil(n / ns[h])
+        shift = (mn * (2.0 * ck - 1.0), mk * cn, kn * cm)
+        inner = _inner_bound(fronts, lengths, shift, rate[2], late[2])
+        if max(bound, time, inner) >= best * _BELOW:
             continue
         best = _middle(
             m, k, n, ms[i], ks[j], ns[h], room, rate, late, max(bound, time, least), best, floor,
@@ -290,6 +308,141 @@ def _search(
         )  # fmt: skip
         if best <= least:
             return
+
+
+@nb.njit(cache=True, nogil=True)
+def _capped(
+    xs: FloatArray, nx: int, dx: float, wx: float, ys: FloatArray, ny: int, dy: float, wy: float,
+    room: float, table: FloatArray,
+) -> None:  # fmt: skip
+    """Fill the least of ``wx ceil(dx/x) + wy ceil(dy/y)`` over sizes up to the i-th and j-th."""
+    for j in range(ny):
+        y = ys[j]
+        cost = wy * math.ceil(dy / y)
+        for i in range(nx):
+            x = xs[i]
+            value = math.inf
+            if x * y + x + y <= room:
+                value = wx * math.ceil(dx / x) + cost
+            if i > 0:
+                value = min(value, table[i - 1, j])
+            if j > 0:
+                value = min(value, table[i, j - 1])
+            table[i, j] = value
+
+
+@nb.njit(cache=True, nogil=True)
+def _bound_all(
+    m: float, k: float, n: float, room: float, per2: float, late2: float, per3: float,
+    late3: float, floor: float, sizes: FloatArray, counts: np.ndarray, room1: float,
+    bounds: FloatArray, ranks: FloatArray,
+) -> None:  # fmt: skip
+    """Fill a bound, and a rank that breaks ties, for every pair of L2 tile sizes of m and k.
+
+    The bound is the time if registers did not matter.
+    """
+    mk, kn, mn = m * k, k * n, m * n
+    ms, ks, ns = sizes[0], sizes[1], sizes[2]
+    am, ak, an = counts[0], counts[1], counts[2]
+    with_c, with_a, with_b = np.empty((am, an)), np.empty((am, ak)), np.empty((an, ak))
+    _capped(ms, am, m, kn, ns, an, n, mk, room1, with_c)
+    _capped(ms, am, m, kn, ks, ak, k, 2.0 * mn, room1, with_a)
+    _capped(ns, an, n, mk, ks, ak, k, 2.0 * mn, room1, with_b)
+    along_k, along_n = np.empty(ak), np.empty(an)
+    for j in range(ak):
+        along_k[j] = math.ceil(k / ks[j])
+    for h in range(an):
+        along_n[h] = math.ceil(n / ns[h])
+    for i in range(counts[0]):
+        a = ms[i]
+        cm = math.ceil(m / a)
+        h = counts[2] - 1
+        for j in range(counts[1]):
+            b = ks[j]
+            while h >= 0 and a * b + (a + b) * ns[h] > room:
+                h -= 1
+            if h < 0:
+                break
+            ck, cn = along_k[j], along_n[h]
+            far = _moved(mk, kn, mn, cm, ck, cn, 1.0, 1.0, 1.0) * per3 + late3
+            q = min(
+                with_c[i, h] + mn * (2.0 * ck - 1.0), with_a[i, j] - mn + mk * cn,
+                with_b[h, j] - mn + kn * cm,
+            )  # fmt: skip
+            mid = q * per2 + late2
+            bounds[i, j] = max(floor, far, mid)
+            ranks[i, j] = bounds[i, j] + _TIE * (far + mid)
+
+
+@nb.njit(cache=True, nogil=True)
+def _keep(front: FloatArray, count: int, base: float, near: float) -> int:
+    """Insert (base, near) into a front that rises in base and falls in near; return its length."""
+    at = 0
+    while at < count and front[at, 0] <= base:
+        at += 1
+    if at > 0 and front[at - 1, 1] <= near:
+        return count
+    end = at
+    while end < count and front[end, 1] >= near:
+        end += 1
+    if end == at:
+        if count == front.shape[0]:
+            # Full: an entry better than both neighbours keeps the bound a bound.
+            front[at - 1 if at > 0 else 0, 1 if at > 0 else 0] = near if at > 0 else base
+            return count
+        for i in range(count, at, -1):
+            front[i, 0], front[i, 1] = front[i - 1, 0], front[i - 1, 1]
+        count += 1
+    else:
+        gone = end - at - 1
+        for i in range(end, count):
+            front[i - gone, 0], front[i - gone, 1] = front[i, 0], front[i, 1]
+        count -= gone
+    front[at, 0], front[at, 1] = base, near
+    return count
+
+
+@nb.njit(cache=True, nogil=True)
+def _fronts(
+    m: float, k: float, n: float, room: FloatArray, rate: FloatArray, late: FloatArray,
+    sizes: FloatArray, counts: np.ndarray, floors0: FloatArray, fronts: FloatArray,
+    lengths: np.ndarray,
+) -> None:  # fmt: skip
+    """Fill, for stationary C, A and B, what L1 tiles trade: L2 traffic against L1 time."""
+    mk, kn, mn = m * k, k * n, m * n
+    lengths[:] = 0
+    for i in range(counts[0]):
+        a = sizes[0, i]
+        cm = float(math.ceil(m / a))
+        h = counts[2] - 1
+        for j in range(counts[1]):
+            b = sizes[1, j]
+            while h >= 0 and a * b + (a + b) * sizes[2, h] > room[1]:
+                h -= 1
+            if h < 0:
+                break
+            ck, cn = float(math.ceil(k / b)), float(math.ceil(n / sizes[2, h]))
+            near = _with_above(floors0, mk, kn, mn, cm, ck, cn)[0] / rate[1] + late[1]
+            passes = mn * (2.0 * ck - 1.0)
+            lengths[0] = _keep(fronts[0], lengths[0], mk * cn + kn * cm, near)
+            lengths[1] = _keep(fronts[1], lengths[1], kn * cm + passes, near)
+            lengths[2] = _keep(fronts[2], lengths[2], mk * cn + passes, near)
+
+
+@nb.njit(cache=True, nogil=True)
+def _inner_bound(
+    fronts: FloatArray, lengths: np.ndarray, shift: tuple[float, float, float], rate: float,
+    late: float,
+) -> float:  # fmt: skip
+    """Return the least of max(L2 time, L1 time) for given traffic on top of each front."""
+    best = math.inf
+    for s in range(3):
+        for i in range(lengths[s]):
+            time = (fronts[s, i, 0] + shift[s]) / rate + late
+            if time >= best:
+                break
+            best = min(best, max(time, fronts[s, i, 1]))
+    return best
 
 
 @nb.njit(cache=True, nogil=True)
@@ -319,7 +472,7 @@ def _below(
             if max(mid, q / rate[1] + late[1]) >= least:
                 continue
             near, which = _registers(m, k, n, a, b, c, room, rate, late, sizes, counts, scratch)
-            cache[i, j] = near
+            cache[i, j, h if cache.shape[2] > 1 else 0] = near
             if max(mid, near) < least:
                 least = max(mid, near)
                 lm, lk, ln = a, b, c
@@ -454,13 +607,16 @@ def _middle(
             time = max(so_far, mid)
             if max(time, near) >= best:
                 continue
-            # The register time of an L1 tile that the L2 tile does not cut is the same every time.
-            whole = h == _largest(sizes[2], counts[2], a, b, room[1], n)
-            if whole and max(time, cache[i, j]) >= best:
+            # The register time of an L1 tile does not depend on the L2 tile around it.
+            if cache.shape[2] > 1:
+                slot = h
+            else:
+                slot = 0 if h == _largest(sizes[2], counts[2], a, b, room[1], n) else -1
+            if slot >= 0 and max(time, cache[i, j, slot]) >= best:
                 continue
             near, which = _registers(m, k, n, a, b, c, room, rate, late, sizes, counts, scratch)
-            if whole:
-                cache[i, j] = near
+            if slot >= 0:
+                cache[i, j, slot] = near
             time = max(time, near)
             if time < best:
                 best = time

@@ -1,4 +1,4 @@
-"""Evaluator ``kernel``: milliseconds of matrix products and element-wise kernels on real devices."""
+"""Evaluator ``kernel``: milliseconds of products and element-wise kernels on real devices."""
 
 from __future__ import annotations
 

@@ -7,26 +7,38 @@ An *environment* is the tuple (chip row, link row, option row, drawn tiles) that
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numba as nb
 import numpy as np
 
 from mohsearch.evaluators.crossflow.exact_tiling import (
-    G_COMPUTE, G_FLOPS, G_Q0, G_TIME, GEMM_COLUMNS, exact_gemm,
+    G_COMPUTE,
+    G_FLOPS,
+    G_Q0,
+    G_TIME,
+    GEMM_COLUMNS,
+    exact_gemm,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.layout import (
-    K_FLOPS, K_LEVEL, L_BANDWIDTH, L_LATENCY, LEVEL_FIELDS, FloatArray,
+    K_FLOPS,
+    K_LEVEL,
+    L_BANDWIDTH,
+    L_LATENCY,
+    LEVEL_FIELDS,
+    FloatArray,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.random_tiling import gemm_time, level_time
 
 # Option row.
 (
     O_PRECISION, O_OVERHEAD, O_EXACT, O_CANDIDATES, O_GAP, O_FLOW, O_PASS_LEVEL, O_LINKS_KEPT,
-    O_HOST, O_FIXED,
-) = range(10)  # fmt: skip
-OPTION_COLUMNS = 10
+    O_HOST, O_FIXED, O_CHOOSE,
+) = range(11)  # fmt: skip
+OPTION_COLUMNS = 11
 """Bytes per number; launch seconds; exact tiling; authors' candidates, gap clipping, dataflow;
-level that element-wise passes use (-1: all); links stay busy; host bytes/s; other defects mended."""
+level that element-wise passes use (-1: all); links stay busy; host bytes/s; other defects mended;
+number of bundles chosen."""
 
 # Link row: bandwidth and latency of kernel dims 1 and 2, data and pipeline parallelism.
 B_KP1, B_KP2, B_DP, B_LP, T_KP1, T_KP2, T_DP, T_LP = range(8)
@@ -61,14 +73,13 @@ def note(
 
 
 @nb.njit(cache=True, nogil=True)
-def product(env: tuple, name: int, m: float, k: float, n: float, log: FloatArray) -> float:
+def product(env: Any, name: int, m: float, k: float, n: float, log: FloatArray) -> float:
     """Return the time of an m x k by k x n product with its launch."""
     chip, _, opt, tiles = env
     row = np.zeros(GEMM_COLUMNS)
     if opt[O_EXACT] != 0.0:
-        exact_gemm(
-            chip, float(math.ceil(m)), float(math.ceil(k)), float(math.ceil(n)), opt[O_PRECISION], row
-        )  # fmt: skip
+        whole = float(math.ceil(m)), float(math.ceil(k)), float(math.ceil(n))
+        exact_gemm(chip, whole[0], whole[1], whole[2], opt[O_PRECISION], row)
         time = row[G_TIME] + opt[O_OVERHEAD]
     else:
         time = gemm_time(
@@ -82,11 +93,11 @@ def product(env: tuple, name: int, m: float, k: float, n: float, log: FloatArray
         log, name, KIND_GEMM, m, k, n, time, row[G_FLOPS], row[G_Q0 : G_Q0 + 4], 0.0,
         row[G_COMPUTE],
     )  # fmt: skip
-    return time
+    return time  # type: ignore[no-any-return]
 
 
 @nb.njit(cache=True, nogil=True)
-def element_wise(env: tuple, name: int, flops: float, size: float, log: FloatArray) -> float:
+def element_wise(env: Any, name: int, flops: float, size: float, log: FloatArray) -> float:
     """Return the time of a pass over ``size`` bytes, without launch."""
     chip, _, opt, _ = env
     size = float(math.floor(size))
@@ -109,7 +120,7 @@ def element_wise(env: tuple, name: int, flops: float, size: float, log: FloatArr
 
 @nb.njit(cache=True, nogil=True)
 def collective(
-    env: tuple, name: int, numbers: float, devices: float, link: int, partial: bool, reduce: bool,
+    env: Any, name: int, numbers: float, devices: float, link: int, partial: bool, reduce: bool,
     log: FloatArray,
 ) -> float:  # fmt: skip
     """Return the time of a ring collective over ``devices`` on a tensor of ``numbers``.
@@ -138,11 +149,11 @@ def collective(
         log, name, KIND_COLLECTIVE, numbers, devices, 0.0, time, 0.0, np.zeros(4),
         share * factor * steps, 0.0,
     )  # fmt: skip
-    return time
+    return time  # type: ignore[no-any-return]
 
 
 @nb.njit(cache=True, nogil=True)
-def exchange(env: tuple, name: int, size: float, link: int, log: FloatArray) -> float:
+def exchange(env: Any, name: int, size: float, link: int, log: FloatArray) -> float:
     """Return the time to send ``size`` bytes to a neighbour, with both ends' memory traffic."""
     _, net, _, _ = env
     if net[link] <= 0.0:
@@ -150,4 +161,4 @@ def exchange(env: tuple, name: int, size: float, link: int, log: FloatArray) -> 
     quiet = np.zeros((1, LOG_COLUMNS))
     time = element_wise(env, name, 0.0, 2.0 * size, quiet) + size / net[link]
     note(log, name, KIND_TRANSFER, size, 0.0, 0.0, time, 0.0, np.zeros(4), size, 0.0)
-    return time
+    return time  # type: ignore[no-any-return]

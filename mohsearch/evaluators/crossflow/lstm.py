@@ -8,12 +8,24 @@ operation counts as in the authors' program.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numba as nb
 
 from mohsearch.evaluators.crossflow.kernels import (
-    B_DP, B_KP1, B_KP2, B_LP, O_FIXED, O_HOST, O_OVERHEAD, O_PRECISION, T_LP, collective,
-    element_wise, exchange, product,
+    B_DP,
+    B_KP1,
+    B_KP2,
+    B_LP,
+    O_FIXED,
+    O_HOST,
+    O_OVERHEAD,
+    O_PRECISION,
+    T_LP,
+    collective,
+    element_wise,
+    exchange,
+    product,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.layout import FloatArray
 
@@ -51,9 +63,9 @@ def divides(model: FloatArray, plan: FloatArray) -> bool:
         if not (h2 % model[M_GATES] == 0 or h2 in (1.0, 2.0)) or b % h1 != 0 or g % h2 != 0:
             return False
     if plan[P_STYPE] == CR:
-        return s1 > 1.0 and d % s1 == 0
+        return s1 > 1.0 and d % s1 == 0  # type: ignore[no-any-return]
     if plan[P_STYPE] == RC:
-        return (s1 > 1.0 or s2 > 1.0) and b % s1 == 0 and d % s2 == 0
+        return (s1 > 1.0 or s2 > 1.0) and b % s1 == 0 and d % s2 == 0  # type: ignore[no-any-return]
     return True
 
 
@@ -65,7 +77,7 @@ def _share(x: float, parts: float, fixed: bool) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def _forward_cr(
-    env: tuple, name: int, m: float, k: float, n: float, d: float, log: FloatArray
+    env: Any, name: int, m: float, k: float, n: float, d: float, log: FloatArray
 ) -> float:
     fixed = env[2][O_FIXED] != 0.0
     time = product(env, name, m, _share(k, d, fixed), n, log)
@@ -74,7 +86,7 @@ def _forward_cr(
 
 @nb.njit(cache=True, nogil=True)
 def _backward_cr(
-    env: tuple, name: int, m: float, k: float, n: float, d: float, log: FloatArray
+    env: Any, name: int, m: float, k: float, n: float, d: float, log: FloatArray
 ) -> float:
     fixed = env[2][O_FIXED] != 0.0
     time = collective(env, name, m * n, d, B_KP1, False, False, log)
@@ -84,7 +96,7 @@ def _backward_cr(
 
 @nb.njit(cache=True, nogil=True)
 def _forward_rc(
-    env: tuple, name: int, m: float, k: float, n: float, a: float, c: float, log: FloatArray
+    env: Any, name: int, m: float, k: float, n: float, a: float, c: float, log: FloatArray
 ) -> float:
     fixed = env[2][O_FIXED] != 0.0
     rows = _share(m, a, fixed)
@@ -94,7 +106,7 @@ def _forward_rc(
 
 @nb.njit(cache=True, nogil=True)
 def _backward_rc(
-    env: tuple, name: int, m: float, k: float, n: float, a: float, c: float, log: FloatArray
+    env: Any, name: int, m: float, k: float, n: float, a: float, c: float, log: FloatArray
 ) -> float:
     time = 0.5 * collective(env, name, k * m, a, B_KP1, False, False, log)
     time += collective(env, name, m * (n / c), a, B_KP1, False, False, log)
@@ -106,7 +118,7 @@ def _backward_rc(
 
 @nb.njit(cache=True, nogil=True)
 def _hidden(
-    env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
+    env: Any, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
 ) -> None:
     opt = env[2]
     b, o, fixed = opt[O_PRECISION], opt[O_OVERHEAD], opt[O_FIXED] != 0.0
@@ -148,7 +160,7 @@ def _hidden(
 
 @nb.njit(cache=True, nogil=True)
 def _softmax(
-    env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
+    env: Any, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
 ) -> None:
     opt = env[2]
     b, o = opt[O_PRECISION], opt[O_OVERHEAD]
@@ -179,7 +191,7 @@ def _softmax(
 
 @nb.njit(cache=True, nogil=True)
 def _embedding(
-    env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
+    env: Any, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
 ) -> None:
     opt = env[2]
     rows, d = mini_batch(model, plan), model[M_HIDDEN]
@@ -201,7 +213,7 @@ def _embedding(
 
 @nb.njit(cache=True, nogil=True)
 def _update(
-    env: tuple, name: int, k: float, n: float, kind: float, d1: float, d2: float, dp: float,
+    env: Any, name: int, k: float, n: float, kind: float, d1: float, d2: float, dp: float,
     log: FloatArray,
 ) -> float:  # fmt: skip
     """Return the time to reduce the gradients of k x n weights over the shards and apply them."""
@@ -220,7 +232,7 @@ def _update(
 
 @nb.njit(cache=True, nogil=True)
 def step_durations(
-    env: tuple, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
+    env: Any, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
 ) -> None:
     """Fill the eleven durations of one training step (``DURATIONS``, seconds)."""
     opt, net = env[2], env[1]
@@ -291,5 +303,5 @@ def memory_per_device(
     out[4] = hidden_act + soft_act + emb_act
     out[5] = hidden_point + soft_point
     if plan[P_LP] == 1.0:
-        return embedding + hidden + softmax
-    return max(hidden, embedding, softmax if fixed else 0.0)
+        return embedding + hidden + softmax  # type: ignore[no-any-return]
+    return max(hidden, embedding, softmax if fixed else 0.0)  # type: ignore[no-any-return]

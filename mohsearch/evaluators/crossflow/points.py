@@ -8,28 +8,89 @@ so that a chip with the most compute of an interval and the most memory of it bo
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numba as nb
 import numpy as np
 
 from mohsearch.evaluators.crossflow.age import build_chip, max_bundles
 from mohsearch.evaluators.crossflow.kernels import (
-    B_DP, B_KP1, B_KP2, B_LP, KIND_COLLECTIVE, KIND_TRANSFER, LOG_COLUMNS, LOG_ROWS, O_CANDIDATES,
-    O_EXACT, O_FIXED, O_FLOW, O_LINKS_KEPT, O_PRECISION, R_BYTES0, R_FLOPS, R_KIND, R_NAME,
-    R_SENT, T_DP, T_KP1, T_KP2, T_LP, collective, product,
+    B_KP1,
+    B_KP2,
+    KIND_COLLECTIVE,
+    KIND_TRANSFER,
+    LOG_COLUMNS,
+    LOG_ROWS,
+    O_CANDIDATES,
+    O_CHOOSE,
+    O_EXACT,
+    O_FIXED,
+    O_FLOW,
+    O_LINKS_KEPT,
+    O_PRECISION,
+    R_BYTES0,
+    R_FLOPS,
+    R_KIND,
+    R_NAME,
+    R_SENT,
+    collective,
+    product,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.layout import (
-    A_AREA, A_EDGE, A_POWER, ALLOCATION_COLUMNS, CHIP_COLUMNS, K_BUNDLES, K_FLOP_ENERGY, K_FLOPS,
-    K_FLOW, K_LEVEL, K_LINK_BANDWIDTH, K_LINK_ENERGY, K_LINK_LATENCY, K_NET, L_BANDWIDTH,
-    L_ENERGY, L_SHARE, L_SIZE, L_STATIC, LEVEL_FIELDS, LINK_FIELDS, FloatArray,
+    A_AREA,
+    A_EDGE,
+    A_POWER,
+    CHIP_COLUMNS,
+    K_BUNDLES,
+    K_FLOP_ENERGY,
+    K_FLOPS,
+    K_FLOW,
+    K_LEVEL,
+    K_LINK_BANDWIDTH,
+    K_LINK_ENERGY,
+    K_LINK_LATENCY,
+    K_NET,
+    L_BANDWIDTH,
+    L_ENERGY,
+    L_SHARE,
+    L_SIZE,
+    L_STATIC,
+    LEVEL_FIELDS,
+    LINK_FIELDS,
+    FloatArray,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.lstm import (
-    C_B, C_F, CR, M_BATCH, M_GATES, M_HIDDEN, M_LAYERS, M_STEPS, NONE, P_DP, P_H1, P_H2, P_HTYPE,
-    P_LP, R_C, R_E, R_S, RC, divides, memory_per_device, mini_batch, step_durations,
+    C_B,
+    C_F,
+    CR,
+    M_GATES,
+    M_HIDDEN,
+    M_LAYERS,
+    M_STEPS,
+    P_DP,
+    P_H1,
+    P_H2,
+    P_HTYPE,
+    P_LP,
+    R_C,
+    R_E,
+    R_S,
+    RC,
+    divides,
+    memory_per_device,
+    mini_batch,
+    step_durations,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.random_tiling import draw_all, resolve_flow
 from mohsearch.evaluators.crossflow.reasons import (
-    INDIVISIBLE, MEMORY_OVERFLOW, NO_CORE, NO_MEMORY, NO_NETWORK, NO_REGISTERS, OK, OVER_BUDGET,
+    INDIVISIBLE,
+    MEMORY_OVERFLOW,
+    NO_CORE,
+    NO_MEMORY,
+    NO_NETWORK,
+    NO_REGISTERS,
+    OK,
+    OVER_BUDGET,
     UNSUPPORTED_PIPELINE,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.timeline import run
@@ -121,7 +182,7 @@ def chip_reason(chip: FloatArray, precision: float, exact: bool) -> int:
 def over_budget(alloc: FloatArray) -> bool:
     """Tell whether the fractions of area, power or perimeter sum to more than one."""
     limit = 1.0 + 1e-9
-    return (
+    return (  # type: ignore[no-any-return]
         alloc[A_AREA : A_AREA + 7].sum() > limit
         or alloc[A_POWER : A_POWER + 7].sum() > limit
         or alloc[A_EDGE : A_EDGE + 3].sum() > limit
@@ -142,7 +203,7 @@ def _first_product(model: FloatArray, plan: FloatArray) -> tuple[float, float, f
 
 @nb.njit(cache=True, nogil=True)
 def _step_time(
-    env: tuple, model: FloatArray, plan: FloatArray, forward: tuple, backward: tuple,
+    env: Any, model: FloatArray, plan: FloatArray, forward: Any, backward: Any,
     durations: FloatArray, scratch: FloatArray, log: FloatArray, result: FloatArray,
 ) -> float:  # fmt: skip
     step_durations(env, model, plan, durations, log)
@@ -158,12 +219,12 @@ def _step_time(
     result[X_BACKWARD] = run(
         b[0], b[1], b[2], b[3], b[4], b[5], b[6], durations, kept, scratch
     )  # fmt: skip
-    return result[X_FORWARD] + result[X_BACKWARD]
+    return result[X_FORWARD] + result[X_BACKWARD]  # type: ignore[no-any-return]
 
 
 @nb.njit(cache=True, nogil=True)
 def _gemm_time(
-    env: tuple, model: FloatArray, plan: FloatArray, log: FloatArray, result: FloatArray
+    env: Any, model: FloatArray, plan: FloatArray, log: FloatArray, result: FloatArray
 ) -> float:
     """Time of the forward product of (m, k, n) = model[:3], split as the strategy says."""
     m, k, n = model[0], model[1], model[2]
@@ -184,7 +245,7 @@ def _gemm_time(
 @nb.njit(cache=True, nogil=True)
 def _time_on(
     chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, step: bool,
-    opt: FloatArray, draws: np.ndarray, tiles: FloatArray, forward: tuple, backward: tuple,
+    opt: FloatArray, draws: np.ndarray, tiles: FloatArray, forward: Any, backward: Any,
     durations: FloatArray, scratch: FloatArray, log: FloatArray, result: FloatArray,
 ) -> float:  # fmt: skip
     """Return the time on one chip (infinite with a reason if there is none)."""
@@ -229,7 +290,7 @@ def _mixed(low: FloatArray, high: FloatArray, out: FloatArray) -> None:
 def _choose_bundles(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, most: int, place: FloatArray,
     model: FloatArray, plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray,
-    tiles: FloatArray, forward: tuple, backward: tuple, durations: FloatArray,
+    tiles: FloatArray, forward: Any, backward: Any, durations: FloatArray,
     scratch: FloatArray, log: FloatArray, result: FloatArray,
 ) -> int:  # fmt: skip
     """Return the number of bundles, 1 to ``most``, with the smallest time (branch and bound)."""
@@ -253,6 +314,10 @@ def _choose_bundles(
         build_chip(tech, alloc, b, False, high)
         _override(low, over)
         _override(high, over)
+        if not step:
+            work = 2.0 * model[0] * model[1] * model[2] / (plan[P_H1] * plan[P_H2])
+            if work >= high[K_FLOPS] * best:
+                continue
         _mixed(low, high, mix)
         time = _time_on(
             mix, place, model, plan, step, opt, draws, tiles, forward, backward, durations,
@@ -274,12 +339,12 @@ def _choose_bundles(
 def _repeats(name: int, model: FloatArray) -> float:
     """Return how often a step runs the kernels of one duration."""
     if name in (C_F, C_B):
-        return model[M_STEPS] * model[M_LAYERS]
+        return model[M_STEPS] * model[M_LAYERS]  # type: ignore[no-any-return]
     if name in (R_E, R_S):
         return 1.0
     if name == R_C:
-        return model[M_LAYERS]
-    return model[M_STEPS]
+        return model[M_LAYERS]  # type: ignore[no-any-return]
+    return model[M_STEPS]  # type: ignore[no-any-return]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -323,14 +388,14 @@ def _memory(
         k = math.ceil(k / a)
     elif plan[P_HTYPE] == RC:
         m, n = math.ceil(m / a), math.ceil(n / c)
-    return opt[O_PRECISION] * (m * k + k * n + m * n)
+    return opt[O_PRECISION] * (m * k + k * n + m * n)  # type: ignore[no-any-return]
 
 
 @nb.njit(cache=True, nogil=True)
 def evaluate_point(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
-    plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray, forward: tuple,
-    backward: tuple, chip: FloatArray, parts: FloatArray, durations: FloatArray,
+    plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray, forward: Any,
+    backward: Any, chip: FloatArray, parts: FloatArray, durations: FloatArray,
     log: FloatArray, result: FloatArray,
 ) -> None:  # fmt: skip
     """Evaluate one design point; ``result[X_REASON]`` says why a time is infinite or unusable."""
@@ -347,7 +412,7 @@ def evaluate_point(
         result[X_REASON] = INDIVISIBLE
         return
     bundles = max_bundles(tech, alloc)
-    if fixed and bundles > 1:
+    if opt[O_CHOOSE] != 0.0 and bundles > 1:
         bundles = _choose_bundles(
             tech, alloc, over, bundles, place, model, plan, step, opt, draws, tiles, forward,
             backward, durations, scratch, quiet, result,
@@ -375,8 +440,8 @@ def evaluate_point(
 @nb.njit(cache=True, nogil=True)
 def evaluate_all(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
-    plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray, forward: tuple,
-    backward: tuple, energy: bool, chips: FloatArray, durations: FloatArray, results: FloatArray,
+    plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray, forward: Any,
+    backward: Any, energy: bool, chips: FloatArray, durations: FloatArray, results: FloatArray,
 ) -> None:  # fmt: skip
     """Evaluate all rows of ``alloc`` for one workload and strategy."""
     log = np.zeros((LOG_ROWS if energy else 1, LOG_COLUMNS))

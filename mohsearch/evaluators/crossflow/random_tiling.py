@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.evaluators.crossflow.layout import (
-    K_FLOPS, K_LEVEL, K_WIDTH1, L_BANDWIDTH, L_LATENCY, L_SHARE, LEVEL_FIELDS, FloatArray,
+    K_FLOPS,
+    K_LEVEL,
+    K_WIDTH1,
+    L_BANDWIDTH,
+    L_LATENCY,
+    L_SHARE,
+    LEVEL_FIELDS,
+    FloatArray,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.reasons import NO_REGISTERS, OK, TOO_FEW_TILES
 
@@ -33,7 +40,7 @@ def drawn_exponents() -> NDArray[np.int8]:
     table = np.zeros((MAX_POWER, MAX_DRAWS, 2), dtype=np.int8)
     for power in range(1, MAX_POWER):
         # The legacy generator is what the reference cases were made with; it is local and seeded.
-        legacy = np.random.RandomState(1)  # noqa: NPY002
+        legacy = np.random.RandomState(1)
         table[power] = legacy.randint(0, power, (MAX_DRAWS, 2))
     return table
 
@@ -134,7 +141,7 @@ def level_time(chip: FloatArray, level: int, flops: float, size: float) -> float
     intensity = 0.0 if size == 0.0 else flops / size
     bend = math.inf if rate == 0.0 else peak / rate
     if intensity < bend:
-        return (math.inf if rate == 0.0 or size == 0.0 else size / rate) + chip[k + L_LATENCY]
+        return (math.inf if rate == 0.0 or size == 0.0 else size / rate) + chip[k + L_LATENCY]  # type: ignore[no-any-return]
     return math.inf if peak == 0.0 else flops / peak
 
 
@@ -163,14 +170,14 @@ def loop_orders(flow: int, m: float, k: float, n: float, out: FloatArray) -> int
                     count += 1
         return count
     if flow == FLOW_WEIGHT:
-        a, b, c = k, n, m
+        x, y, z = k, n, m
     elif flow == FLOW_ACTIVATION:
-        a, b, c = m, k, n
+        x, y, z = m, k, n
     else:
-        a, b, c = m, n, k
-    out[0, 0], out[0, 1], out[0, 2] = a, b, c
-    out[1, 0], out[1, 1], out[1, 2] = b, a, c
-    return 2 if a != b else 1
+        x, y, z = m, n, k
+    out[0, 0], out[0, 1], out[0, 2] = x, y, z
+    out[1, 0], out[1, 1], out[1, 2] = y, x, z
+    return 2 if x != y else 1
 
 
 @nb.njit(cache=True, nogil=True)

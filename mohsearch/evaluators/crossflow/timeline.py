@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 
 from mohsearch.evaluators.crossflow.layout import FloatArray
 from mohsearch.evaluators.crossflow.lstm import (
-    C_B, C_F, E_B, E_F, R_C, R_E, R_S, S_B, S_F, T_B, T_F,
+    C_B,
+    C_F,
+    E_B,
+    E_F,
+    R_C,
+    R_E,
+    R_S,
+    S_B,
+    S_F,
+    T_B,
+    T_F,
 )  # fmt: skip
 
 IntArray = NDArray[np.int64]

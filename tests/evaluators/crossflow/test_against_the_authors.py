@@ -193,6 +193,6 @@ def test_layouts_share_links_as_the_authors_do_and_the_best_is_never_worse(case)
 
 def test_the_table_of_draws_is_what_the_legacy_generator_gives_pair_by_pair():
     for power in (1, 5, 13, 20):
-        legacy = np.random.RandomState(1)  # noqa: NPY002
+        legacy = np.random.RandomState(1)
         pairs = [legacy.randint(0, power, 2) for _ in range(50)]
         assert np.array_equal(drawn_exponents()[power, :50], pairs)

@@ -12,8 +12,19 @@ from mohsearch.evaluators.crossflow.config import allocation_row, config_from, t
 from mohsearch.evaluators.crossflow.dpe import best_placement, logical_edges
 from mohsearch.evaluators.crossflow.evaluate import Gemm, Lstm, Strategy, evaluate, place_row
 from mohsearch.evaluators.crossflow.layout import (
-    A_CHIP_AREA, A_NODE_AREA, A_TDP, ALLOCATION_COLUMNS, K_AREA_USED, K_FLOPS, K_FLOW, K_LEVEL,
-    K_POWER_USED, L_BANDWIDTH, L_LATENCY, L_SHARE, LEVEL_FIELDS,
+    A_CHIP_AREA,
+    A_NODE_AREA,
+    A_TDP,
+    ALLOCATION_COLUMNS,
+    K_AREA_USED,
+    K_FLOPS,
+    K_FLOW,
+    K_LEVEL,
+    K_POWER_USED,
+    L_BANDWIDTH,
+    L_LATENCY,
+    L_SHARE,
+    LEVEL_FIELDS,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.reasons import MEMORY_OVERFLOW, OK, OVER_BUDGET, REASONS
 from mohsearch.evaluators.crossflow.timeline import backward_graph, run

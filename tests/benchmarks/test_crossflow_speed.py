@@ -1,0 +1,48 @@
+"""Design points per second of CrossFlow, beside the authors' program."""
+
+import numpy as np
+import pytest
+
+from mohsearch.evaluators.crossflow.config import allocation_row, config_from, technology_row
+from mohsearch.evaluators.crossflow.evaluate import AUTHORS, CORRECTED, Gemm, Lstm, Model, Strategy
+from mohsearch.evaluators.crossflow.evaluate import evaluate as evaluate_points
+from mohsearch.evaluators.crossflow.layout import ALLOCATION_COLUMNS
+
+PROGRAM_CPU_S = {"gemm": 0.107, "lstm": 1.00}
+"""CPU seconds a point of the authors' program (566c192) on a core of an AMD EPYC."""
+MODELS = {
+    "authors": AUTHORS,
+    "corrected": CORRECTED,
+    "corrected, all bundles built": Model(choose_bundles=False),
+}
+
+
+def allocations(count):
+    config = config_from({"system": "V100"})
+    rng = np.random.default_rng(0)
+    rows = np.tile(allocation_row(config), (count, 1))
+    for low, high in ((3, 10), (10, 17), (17, ALLOCATION_COLUMNS)):
+        rows[:, low:high] = rng.dirichlet(np.ones(high - low), count)
+    return technology_row(config), rows
+
+
+@pytest.mark.benchmark
+@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("workload", ["gemm", "lstm"])
+def test_points_per_second(benchmark, capsys, name, workload):
+    count = 2000 if workload == "gemm" else 500
+    tech, rows = allocations(count)
+    work, strategy = Gemm(8192, 8192, 8192), Strategy()
+    if workload == "lstm":
+        work, strategy = Lstm(4096, 40000, 2, 4096, 20), Strategy.parse("d8")
+    evaluate_points(tech, rows[:2], work, strategy, model=MODELS[name])
+    result = benchmark.pedantic(
+        evaluate_points, (tech, rows, work, strategy), {"model": MODELS[name]}, rounds=3
+    )
+    assert np.isfinite(result.time_s).mean() > 0.7
+    rate = count / benchmark.stats.stats.min
+    with capsys.disabled():
+        print(
+            f"\n{workload}, {name}: {rate:,.0f} points/s,"
+            f" {rate * PROGRAM_CPU_S[workload]:,.0f} times the authors' program"
+        )
