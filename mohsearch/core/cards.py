@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -189,6 +190,7 @@ def validate(model: type[ModelT], data: Any, *, source: str | Path | None = None
         raise InputError(message, source=source, field=field_path(path) or None) from error
 
 
+_COUNTED = re.compile(r"^(?:Tuple|List|Dictionary|Set|Frozenset) should")
 _CONTAINERS = {
     "dict_type": "must be a mapping from names to values",
     "model_type": "must be a mapping from names to values",
@@ -203,7 +205,8 @@ def _plain_message(model: type[BaseModel], problem: dict[str, Any]) -> str:
     if kind == "extra_forbidden":
         known = ", ".join(sorted(_known_fields(model, problem["loc"])))
         return "no such field" + (f"; known fields: {known}" if known else "")
-    return _CONTAINERS.get(kind) or str(problem["msg"]).removeprefix("Value error, ")
+    message = _CONTAINERS.get(kind) or str(problem["msg"]).removeprefix("Value error, ")
+    return _COUNTED.sub("must", message).replace(" after validation", "")
 
 
 def _location(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
 from mohsearch.core.cards import Card, read_card, read_json, read_yaml, validate
 from mohsearch.core.errors import InputError
@@ -17,6 +18,7 @@ class Outer(Card):
     inner: Inner
     many: tuple[Inner, ...] = ()
     choice: tuple[Inner, ...] | int = 0
+    few: tuple[int, ...] = Field((), max_length=1)
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -54,6 +56,11 @@ def test_a_valid_card_is_read_and_frozen(tmp_path: Path) -> None:
             "name: a\ninner: {size_bytes: 1}\nchoice: x",
             "choice",
             r"must be a list or Input should be a valid integer.* \(got 'x'\)$",
+        ),
+        (
+            "name: a\ninner: {size_bytes: 1}\nfew: [1, 2]",
+            "few",
+            r": must have at most 1 item, not 2",
         ),
         ("name: a\ninner: {size_bytes: 1}\nchoice: [{}]", "choice[0].size_bytes", "required"),
     ],
