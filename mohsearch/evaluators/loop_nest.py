@@ -89,8 +89,9 @@ def evaluate(path: Path) -> EvaluationReport:
     path
         JSON with a list ``cases`` (or the bare list). A case holds ``id``; ``dims``; ``dataspaces``
         (name to a list of coordinates such as ``"C"``, ``"R+P"``, ``"2*P+R"``; those whose name
-        starts with "out" are accumulated into, all others are read); ``arch`` with ``levels``
-        outermost first (the last line names the MAC), ``energy_pJ`` per access and ``n_pe``;
+        starts with "out" are accumulated into and have one dimension per coordinate; all others
+        are read); ``arch`` with ``levels`` outermost first (such as ``"PE array 8 x Spad (64
+        words)"``; the last line names the MAC), ``energy_pJ`` per access and ``n_pe``;
         ``mapping`` as a list of ``level`` (``NAME(temporal)`` or ``NAME->BELOW(spatial)``) and
         ``loops_outer_to_inner``; ``bypass`` by level.
 
@@ -188,11 +189,23 @@ class _CaseReader:
                 for i, text in enumerate(coordinates)
             )
             tensors.append(Tensor(name, parsed, written=name.lower().startswith("out")))
+            if tensors[-1].written:
+                self._check_output(name, parsed)
         if not any(tensor.written for tensor in tensors):
             raise self.error(
                 "none is an output (name it so that it starts with 'out')", "dataspaces"
             )
         return tuple(tensors)
+
+    def _check_output(self, name: str, coordinates: tuple[Coordinate, ...]) -> None:
+        """Raise unless each element has its own indices: only then are first touches known."""
+        seen: set[str] = set()
+        for index, coordinate in enumerate(coordinates):
+            ((dim, coefficient), *more) = coordinate
+            if more or coefficient != 1 or dim in seen:
+                message = "an output has one dimension per coordinate, each once, without a factor"
+                raise self.error(message, f"dataspaces.{name}[{index}]")
+            seen.add(dim)
 
     def _coordinate(self, text: str, field: str) -> Coordinate:
         terms = []

@@ -106,6 +106,9 @@ def _assign(*keys_and_value):
         (_assign("bypass", "RegisterFile", ["Bias"]), "cases[0].bypass.RegisterFile[0]"),
         (_assign("bypass", "MainMemory", ["Inputs"]), "cases[0].bypass.MainMemory"),
         (_assign("bypass", "L3", []), "cases[0].bypass.L3"),
+        (_assign("dataspaces", "Outputs", ["M", "N+K"]), "cases[0].dataspaces.Outputs[1]"),
+        (_assign("dataspaces", "Outputs", ["2*M", "N"]), "cases[0].dataspaces.Outputs[0]"),
+        (_assign("dataspaces", "Outputs", ["M", "N", "M"]), "cases[0].dataspaces.Outputs[2]"),
         (_assign("arch", "levels", 3, "Adder"), "cases[0].arch.levels[3]"),
         (_assign("arch", "levels", 1, "?"), "cases[0].arch.levels[1]"),
         (
