@@ -123,6 +123,22 @@ def test_a_mapping_that_does_not_fit_is_refused():
         mapping_cost(eyeriss, ON_EYERISS, CONV3, sizes_words=[0, 1, 2])
 
 
+def test_a_mapping_that_leaves_out_part_of_the_layer_is_refused():
+    with pytest.raises(ValueError, match="loops over P reach 56 of 57"):
+        mapping_cost(load_template("eyeriss"), ON_EYERISS, replace(CONV3, P=57))
+
+
+def test_no_rule_of_rounding_makes_a_buffer_larger_than_the_template_allows():
+    eyeriss = load_template("eyeriss")
+    whole = parse_mapping(
+        "DRAM[IOW] | shared_glb[IO] K64 C64 P56 Q56 | ifmap_spad[I] | weights_spad[W] R3 S3 |"
+        " psum_spad[O]"
+    )
+    for granularity in ("rows", "moham"):
+        with pytest.raises(InfeasibleError, match="shared_glb of 131072 words cannot hold"):
+            mapping_cost(eyeriss, whole, CONV3, granularity=granularity)
+
+
 def test_the_missing_output_register_makes_every_mac_update_the_neurons_buffer():
     layer = LayerShape(K=256, C=64, P=56, Q=56)
     loops = "MainMemory[IOW] Q14 K4 P4 | NeuronsBuffer[IO] K64 | SynapsesBuffer[W] C64 // P14X Q4Y"

@@ -17,7 +17,7 @@ from mohsearch.evaluators.mapper.counts import (
 )
 from mohsearch.evaluators.mapper.notation import Mapping
 from mohsearch.hardware.architecture import Architecture, Level
-from mohsearch.workloads.layer import LayerShape
+from mohsearch.workloads.layer import DIMS, LayerShape
 
 Granularity = Literal["rows", "moham"]
 
@@ -113,7 +113,7 @@ def mapping_cost(
     mapping
         The loop nest.
     layer
-        Strides and dilations; the bounds are the mapping's own.
+        Strides, dilations and the least bounds; the mapping's own may be larger (padding).
     sizes_words
         Size of one instance of every level, the memory's ignored (default: the least that the
         mapping needs, see :func:`minimal_sizes`).
@@ -127,7 +127,7 @@ def mapping_cost(
     Raises
     ------
     ValueError
-        If the levels do not match.
+        If the levels do not match, or the mapping does not cover the layer.
     InfeasibleError
         If a level does not hold its tiles or has fewer instances below it than the mapping uses;
         the message names the level.
@@ -146,6 +146,7 @@ def mapping_cost(
     (168, 602112, 'compute')
     """
     _check_levels(architecture, mapping)
+    _check_covers(mapping, layer)
     counts = count_accesses(mapping, layer_tensors(layer), rules)
     if sizes_words is None:
         sizes_words = minimal_sizes(
@@ -241,9 +242,11 @@ def check_capacity(
             )
     for index in range(1, len(names)):
         used = counts.used_words(index) * (2 if double_buffered else 1)
-        if used > sizes_words[index]:
+        capacity = architecture.levels[index].capacity_words
+        size = sizes_words[index] if capacity is None else min(capacity, sizes_words[index])
+        if used > size:
             raise InfeasibleError(
-                f"{architecture.name}: {names[index]} of {sizes_words[index]} words cannot hold"
+                f"{architecture.name}: {names[index]} of {size} words cannot hold"
                 f" {used} words of tiles"
             )
 
@@ -252,6 +255,13 @@ def _check_levels(architecture: Architecture, mapping: Mapping) -> None:
     names = [level.name for level in architecture.levels]
     if [level.name for level in mapping.levels] != names:
         raise ValueError(f"the mapping's levels are not those of {architecture.name}: {names}")
+
+
+def _check_covers(mapping: Mapping, layer: LayerShape) -> None:
+    bounds = mapping.bounds()
+    for dim, bound in zip(DIMS, layer.bounds(), strict=True):
+        if bounds.get(dim, 1) < bound:
+            raise ValueError(f"the loops over {dim} reach {bounds.get(dim, 1)} of {bound}")
 
 
 def network_energy_pj(architecture: Architecture, counts: NestCounts) -> float:
