@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from mohsearch.evaluators.crossflow.config import allocation_row, config_from, technology_row
+from mohsearch.evaluators.crossflow.config import allocation_row, technology_row
 from mohsearch.evaluators.crossflow.evaluate import AUTHORS, CORRECTED, Gemm, Lstm, Model, Strategy
 from mohsearch.evaluators.crossflow.evaluate import evaluate as evaluate_points
 from mohsearch.evaluators.crossflow.layout import ALLOCATION_COLUMNS
+from mohsearch.evaluators.crossflow.reading import config_from
 
 PROGRAM_CPU_S = {"gemm": 0.107, "lstm": 1.00}
 """CPU seconds a point of the authors' program (566c192) on a core of an AMD EPYC."""

@@ -10,15 +10,12 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from mohsearch.core.cards import Card, read_yaml, validate
-from mohsearch.core.catalog import Catalog
-from mohsearch.core.errors import InputError
+from mohsearch.core.cards import Card
 from mohsearch.evaluators.crossflow.layout import (
     FLOWS,
     SCOPES,
@@ -393,26 +390,3 @@ def allocation_row(config: CrossflowConfig) -> FloatArray:
         ]  # fmt: skip
     row += [edge.DRAM, edge.inter_node, edge.intra_node]
     return np.array(row, dtype=np.float64)
-
-
-def load_config(path: Path) -> CrossflowConfig:
-    """Read a configuration; ``system`` and ``technology`` names are looked up as cards.
-
-    Raises
-    ------
-    InputError
-        If the file is not a valid configuration; the message names the field.
-    """
-    data = read_yaml(path)
-    if not isinstance(data, dict):
-        raise InputError("a configuration is a mapping of sections", source=path)
-    return config_from(data, source=path, catalog=Catalog.around(path))
-
-
-def config_from(
-    data: Mapping[str, Any], *, source: Path | None = None, catalog: Catalog | None = None
-) -> CrossflowConfig:
-    """Validate a configuration given as a mapping, with card names resolved."""
-    from mohsearch.evaluators.crossflow.cards import with_cards
-
-    return validate(CrossflowConfig, with_cards(data, catalog or Catalog(), source), source=source)

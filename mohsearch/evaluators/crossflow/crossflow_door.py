@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mohsearch.core.errors import InputError
-from mohsearch.evaluators.crossflow.config import CrossflowConfig, load_config
+from mohsearch.evaluators.crossflow.config import CrossflowConfig
 from mohsearch.evaluators.crossflow.evaluate import (
     Gemm,
     Lstm,
@@ -44,6 +44,7 @@ from mohsearch.evaluators.crossflow.layout import (
     chip_record,
 )
 from mohsearch.evaluators.crossflow.lstm import DURATIONS
+from mohsearch.evaluators.crossflow.reading import load_config
 from mohsearch.evaluators.crossflow.reasons import REASONS
 from mohsearch.evaluators.report import EvaluationReport
 

@@ -247,7 +247,7 @@ def evaluate(
 
     Examples
     --------
-    >>> from mohsearch.evaluators.crossflow.config import config_from
+    >>> from mohsearch.evaluators.crossflow.reading import config_from
     >>> v100 = config_from({"system": "V100"})
     >>> points = evaluate(technology_row(v100), allocation_row(v100), Gemm(4096, 4096, 4096))
     >>> bool(0.0012 < points.time_s[0] < 0.0017)

@@ -8,12 +8,7 @@ import pytest
 
 from mohsearch.core.catalog import builtin_root
 from mohsearch.evaluators.crossflow.age import generate
-from mohsearch.evaluators.crossflow.config import (
-    allocation_row,
-    config_from,
-    merged,
-    technology_row,
-)
+from mohsearch.evaluators.crossflow.config import allocation_row, merged, technology_row
 from mohsearch.evaluators.crossflow.dpe import authors_layouts, best_placement
 from mohsearch.evaluators.crossflow.evaluate import (
     AUTHORS,
@@ -27,6 +22,7 @@ from mohsearch.evaluators.crossflow.evaluate import (
 )
 from mohsearch.evaluators.crossflow.layout import chip_record
 from mohsearch.evaluators.crossflow.random_tiling import drawn_exponents
+from mohsearch.evaluators.crossflow.reading import config_from
 from mohsearch.evaluators.crossflow.reasons import OK
 from mohsearch.evaluators.crossflow.timeline import backward_graph, forward_graph, simulate
 

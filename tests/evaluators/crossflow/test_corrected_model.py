@@ -8,7 +8,7 @@ import pytest
 
 from mohsearch.evaluators.crossflow import exact_tiling
 from mohsearch.evaluators.crossflow.age import generate, overdrive
-from mohsearch.evaluators.crossflow.config import allocation_row, config_from, technology_row
+from mohsearch.evaluators.crossflow.config import allocation_row, technology_row
 from mohsearch.evaluators.crossflow.dpe import best_placement, logical_edges
 from mohsearch.evaluators.crossflow.evaluate import Gemm, Lstm, Strategy, evaluate, place_row
 from mohsearch.evaluators.crossflow.layout import (
@@ -26,6 +26,7 @@ from mohsearch.evaluators.crossflow.layout import (
     L_SHARE,
     LEVEL_FIELDS,
 )  # fmt: skip
+from mohsearch.evaluators.crossflow.reading import config_from
 from mohsearch.evaluators.crossflow.reasons import MEMORY_OVERFLOW, OK, OVER_BUDGET, REASONS
 from mohsearch.evaluators.crossflow.timeline import backward_graph, run
 
