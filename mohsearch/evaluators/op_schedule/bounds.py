@@ -85,13 +85,13 @@ def budget_weights(instance: ScheduleInstance, only_parallel: Flags, only_spread
     alone = np.where(only_spread, forever, instance.alone).astype(np.float64)
     spread = np.where(only_parallel, forever, instance.spread).astype(np.float64)
     order = np.array(instance.order, dtype=np.int64)
-    tensor = (instance.kinds != VECTOR) / instance.tensor_cores if instance.tensor_cores else 0.0
-    vector = (instance.kinds != TENSOR) / instance.vector_cores if instance.vector_cores else 0.0
+    tensor = (instance.kinds != VECTOR) / max(instance.tensor_cores, 1)
+    vector = (instance.kinds != TENSOR) / max(instance.vector_cores, 1)
     rows = []
     for a in range(STEPS + 1):
         for b in range(STEPS + 1 - a):
             base = a / STEPS * tensor + b / STEPS * vector
-            base = np.where(only_spread, 0.0, base + np.zeros(len(instance)))
+            base = np.where(only_spread, 0.0, base)
             weight = _route(alone, spread, base, order, instance.before, STEPS - a - b, 1.0 / STEPS)
             rows.append(np.where(only_spread, 0.0, weight))
     return np.array(rows)
@@ -121,5 +121,5 @@ def two_budget(instance: ScheduleInstance) -> int:
         return 0
     parallel = instance.alone <= instance.spread
     weights = budget_weights(instance, parallel, none)
-    best = budget_costs(instance, weights, parallel, none).sum(axis=1).max()
+    best = float(budget_costs(instance, weights, parallel, none).sum(axis=1).max())
     return ceil(best - 1e-6)

@@ -154,7 +154,7 @@ def _scale(latencies: list[float | int]) -> int:
         if isinstance(value, float) and isfinite(value):
             exponent = Decimal(repr(value)).normalize().as_tuple().exponent
             decimals = max(decimals, -int(exponent))
-    scale = 10**decimals
+    scale: int = 10**decimals
     if decimals > _MOST_DECIMALS or sum(latencies) * scale > _MOST_TOTAL:
         raise InputError("latencies need too many digits; give them as cycles", field="ops")
     return scale

@@ -62,8 +62,14 @@ class ScheduleInstance:
         >>> pair.serial
         5
         """
-        arrays = (np.array(values, dtype=np.int64) for values in (kinds, alone, spread))
-        return cls(*arrays, tuple((int(a), int(b)) for a, b in edges), tensor_cores, vector_cores)
+        return cls(
+            np.array(kinds, dtype=np.int64),
+            np.array(alone, dtype=np.int64),
+            np.array(spread, dtype=np.int64),
+            tuple((int(a), int(b)) for a, b in edges),
+            tensor_cores,
+            vector_cores,
+        )
 
     def __len__(self) -> int:
         return len(self.kinds)

@@ -24,7 +24,19 @@ from mohsearch.evaluators.op_schedule.instance import (
     Schedule,
     ScheduleInstance,
 )
-from mohsearch.evaluators.op_schedule.search_kernels import MAX_OPS, run_levels
+from mohsearch.evaluators.op_schedule.search_kernels import (
+    ALONE,
+    BEFORE,
+    FIRST,
+    KIND,
+    MAX_OPS,
+    MODES,
+    OP_COLUMNS,
+    SPREAD,
+    TAIL,
+    TAIL_AFTER,
+    run_levels,
+)
 
 FIRST_WIDTH = 32
 GROWTH = 8
@@ -32,7 +44,7 @@ MAX_WIDTH = 131_072
 MAX_STATE_BYTES = 2**30
 BOUNDS = 12
 
-PARALLEL, SPREAD, EITHER = 1, 2, 3
+PARALLEL_ONLY, SPREAD_ONLY, EITHER = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -62,18 +74,18 @@ def modes(instance: ScheduleInstance) -> NDArray[np.int64]:
     from overlap: then it takes all cores. (What cannot overlap is found again with those left out.)
     """
     n = len(instance)
-    result = np.where(instance.alone <= instance.spread, PARALLEL, EITHER)
+    result = np.where(instance.alone <= instance.spread, PARALLEL_ONLY, EITHER)
     loose = ~(instance.before | instance.before.T)
     np.fill_diagonal(loose, False)
     changed = True
     while changed:
         changed = False
-        open_ops = result != SPREAD
+        open_ops = result != SPREAD_ONLY
         for group in components(loose & open_ops[:, None] & open_ops[None, :]):
             total = instance.shortest[group].sum()
             for i in group:
                 if result[i] == EITHER and instance.alone[i] >= total:
-                    result[i] = SPREAD
+                    result[i] = SPREAD_ONLY
                     changed = True
     return np.asarray(result.reshape(n), dtype=np.int64)
 
@@ -154,7 +166,9 @@ def search(
     states = 0
     while bound < limit:
         begin = time.perf_counter()
-        found, given_up, expanded, moves = run_levels(*arrays.inputs, limit, width)
+        found, given_up, expanded, moves = run_levels(
+            arrays.ops, arrays.weights, arrays.costs, *arrays.cores, limit, width
+        )
         states += int(expanded)
         if found < limit:
             limit = int(found)
@@ -175,8 +189,8 @@ class _Arrays:
         self.order = order
         inst = instance.part(order)
         allowed = modes(inst)
-        forced = allowed == SPREAD
-        parallel = allowed == PARALLEL
+        forced = allowed == SPREAD_ONLY
+        parallel = allowed == PARALLEL_ONLY
         weights = budget_weights(inst, parallel, forced)
         costs = budget_costs(inst, weights, parallel, forced)
         chosen = np.argsort(-costs.sum(axis=1), kind="stable")[:BOUNDS]
@@ -184,33 +198,34 @@ class _Arrays:
         tail = tails(inst)
         tensor = max(1, min(inst.tensor_cores, int((inst.kinds != VECTOR).sum())))
         vector = max(1, min(inst.vector_cores, int((inst.kinds != TENSOR).sum())))
-        self.inputs = (
-            inst.kinds,
-            inst.alone,
-            inst.spread,
-            allowed,
-            _words(inst.before),
-            _words(first),
-            tail,
-            tail - inst.shortest,
-            np.ascontiguousarray(weights[chosen].T),
-            np.ascontiguousarray(costs[chosen].T),
-            tensor,
-            vector,
-        )
+        self.ops = np.empty((len(inst), OP_COLUMNS), dtype=np.int64)
+        for column, values in (
+            (KIND, inst.kinds),
+            (ALONE, inst.alone),
+            (SPREAD, inst.spread),
+            (MODES, allowed),
+            (TAIL, tail),
+            (TAIL_AFTER, tail - inst.shortest),
+        ):
+            self.ops[:, column] = values
+        self.ops[:, BEFORE : BEFORE + 2] = _words(inst.before)
+        self.ops[:, FIRST : FIRST + 2] = _words(first)
+        self.weights = np.ascontiguousarray(weights[chosen].T)
+        self.costs = np.ascontiguousarray(costs[chosen].T)
+        self.cores = (tensor, vector)
 
     def order_of(self, moves: NDArray[np.int64]) -> list[tuple[int, bool]]:
         """Return operators of the original numbering in the order they start, with their mode."""
         return [(self.order[int(move) >> 1], bool(move & 1)) for move in moves]
 
 
-def _words(relation: Flags) -> NDArray[np.uint64]:
+def _words(relation: Flags) -> NDArray[np.int64]:
     """Return the column sets (what stands before each operator) as bits, shape (ops, 2)."""
     n = len(relation)
     words = np.zeros((n, 2), dtype=np.uint64)
     for i, j in zip(*np.nonzero(relation), strict=True):
         words[j, i // 64] |= np.uint64(1 << int(i % 64))
-    return words
+    return words.view(np.int64)
 
 
 def _schedule(instance: ScheduleInstance, moves: list[tuple[int, bool]]) -> Schedule:

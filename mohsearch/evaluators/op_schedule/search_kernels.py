@@ -13,444 +13,383 @@ _TENSOR, _VECTOR = 0, 1
 _FAR = 2**62
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _has(words, i):  # type: ignore[no-untyped-def]
-    return (words[i >> 6] >> np.uint64(i & 63)) & np.uint64(1) != 0
+# Columns of the table of operators, in topological order. ``before`` and ``first`` are sets as two
+# words of bits: what must have ended, and what must have started.
+KIND, ALONE, SPREAD, MODES, TAIL, TAIL_AFTER, BEFORE, FIRST = 0, 1, 2, 3, 4, 5, 6, 8
+OP_COLUMNS = 10
+
+# Columns of a state: the set started, the earliest next start, the number of running operators, the
+# lower bound; then the running operators, and behind those the end of every operator (not later than
+# ``now`` where it does not run).
+SET, NOW, COUNT, VALUE, LIVE = 0, 2, 3, 4, 5
+
+# Columns of a move from one level to the next, before the state it leads to is stored.
+GAIN, PARENT, MOVE, MOMENT, KEY = range(5)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _core_free(kinds, live, ends, count, cores, other):  # type: ignore[no-untyped-def]
+def _has(table, row, column, i):  # type: ignore[no-untyped-def]
+    """Whether the set in two columns of a row has member i."""
+    return (table[row, column + (i >> 6)] >> (i & 63)) & 1 != 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _is_next(ops, states, s, j):  # type: ignore[no-untyped-def]
+    """Whether operator j has not started and everything that must start before it has."""
+    if _has(states, s, SET, j):
+        return False
+    if ops[j, FIRST] & ~states[s, SET]:
+        return False
+    return (ops[j, FIRST + 1] & ~states[s, SET + 1]) == 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _core_free(ops, states, s, cores, other):  # type: ignore[no-untyped-def]
     """Return when a core of a kind is free, counting running operators not of kind ``other``."""
+    count = states[s, COUNT]
+    ends = LIVE + len(ops)
     running = 0
     for k in range(count):
-        if kinds[live[k]] != other:
+        if ops[states[s, LIVE + k], KIND] != other:
             running += 1
     if running < cores:
         return 0
-    below = -1  # the (running - cores + 1)-th smallest end
-    need = running - cores + 1
+    need = running - cores + 1  # the need-th smallest end
+    below = -1
     while True:
         smallest = _FAR
+        same = 0
         for k in range(count):
-            if kinds[live[k]] != other and below < ends[live[k]] < smallest:
-                smallest = ends[live[k]]
-        for k in range(count):
-            if kinds[live[k]] != other and ends[live[k]] == smallest:
-                need -= 1
+            i = states[s, LIVE + k]
+            end = states[s, ends + i]
+            if ops[i, KIND] != other and end > below:
+                if end < smallest:
+                    smallest = end
+                    same = 0
+                if end == smallest:
+                    same += 1
+        need -= same
         if need <= 0:
             return smallest
         below = smallest
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _starts(  # type: ignore[no-untyped-def]
-    started, now, ends, live, count, kinds, modes, before, first, tensor, vector, alone_at, idle_at
-):
-    """Fill the earliest start of every operator that may be next (-1 for others); return idle time.
+def _starts(ops, tensor, vector, states, s, starts):  # type: ignore[no-untyped-def]
+    """Fill the earliest start of every operator that may be next, -1 for the others.
 
-    ``alone_at`` is for one core, ``idle_at`` for all cores.
+    ``starts[0]`` is for one core, ``starts[1]`` for all cores. The earliest of all is returned.
     """
-    n = len(kinds)
+    n = len(ops)
+    now = states[s, NOW]
+    count = states[s, COUNT]
+    ends = LIVE + n
     idle = now
     for k in range(count):
-        idle = max(idle, ends[live[k]])
-    tensor_free = max(now, _core_free(kinds, live, ends, count, tensor, _VECTOR))
-    vector_free = max(now, _core_free(kinds, live, ends, count, vector, _TENSOR))
+        idle = max(idle, states[s, ends + states[s, LIVE + k]])
+    tensor_free = max(now, _core_free(ops, states, s, tensor, _VECTOR))
+    vector_free = max(now, _core_free(ops, states, s, vector, _TENSOR))
+    soonest = _FAR
     for j in range(n):
-        alone_at[j] = -1
-        idle_at[j] = -1
-        if _has(started, j):
+        starts[0, j] = -1
+        starts[1, j] = -1
+        if not _is_next(ops, states, s, j):
             continue
-        if (first[j, 0] & ~started[0]) | (first[j, 1] & ~started[1]):
-            continue
-        if modes[j] & 2:
-            idle_at[j] = idle
-        if modes[j] & 1:
+        if ops[j, MODES] & 2:
+            starts[1, j] = idle
+            soonest = min(soonest, idle)
+        if ops[j, MODES] & 1:
             moment = now
-            if kinds[j] != _VECTOR:
+            if ops[j, KIND] != _VECTOR:
                 moment = max(moment, tensor_free)
-            if kinds[j] != _TENSOR:
+            if ops[j, KIND] != _TENSOR:
                 moment = max(moment, vector_free)
             for k in range(count):
-                if _has(before[j], live[k]):
-                    moment = max(moment, ends[live[k]])
-            alone_at[j] = moment
-    return idle
+                i = states[s, LIVE + k]
+                if _has(ops, j, BEFORE, i):
+                    moment = max(moment, states[s, ends + i])
+            starts[0, j] = moment
+            soonest = min(soonest, moment)
+    return soonest
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _bound(  # type: ignore[no-untyped-def]
-    now, ends, live, count, remaining, tail, tail_after, weights, before, started, first
-):
-    """Return a lower bound on the makespan reachable from a state."""
+def _make_child(ops, tensor, vector, old, p, move, moment, new, s, starts):  # type: ignore[no-untyped-def]
+    """Store in place ``s`` the state after a move that starts at ``moment``."""
+    n = len(ops)
+    op = move >> 1
+    ends = LIVE + n
+    new[s, SET] = old[p, SET]
+    new[s, SET + 1] = old[p, SET + 1]
+    new[s, SET + (op >> 6)] |= np.int64(1) << (op & 63)
+    for i in range(n):
+        new[s, ends + i] = 0
+    kept = 0
+    if move & 1:
+        new[s, NOW] = moment + ops[op, SPREAD]
+    else:
+        for k in range(old[p, COUNT]):
+            i = old[p, LIVE + k]
+            if old[p, ends + i] > moment:
+                new[s, LIVE + kept] = i
+                new[s, ends + i] = old[p, ends + i]
+                kept += 1
+        new[s, LIVE + kept] = op
+        new[s, ends + op] = moment + ops[op, ALONE]
+        new[s, NOW] = moment
+        kept += 1
+    new[s, COUNT] = kept
+    soonest = _starts(ops, tensor, vector, new, s, starts)
+    if soonest < _FAR:  # nothing starts before: forget what ends by then
+        kept = 0
+        for k in range(new[s, COUNT]):
+            i = new[s, LIVE + k]
+            if new[s, ends + i] > soonest:
+                new[s, LIVE + kept] = i
+                kept += 1
+        new[s, COUNT] = kept
+        new[s, NOW] = soonest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bound(ops, weights, costs, op, remaining, states, s):  # type: ignore[no-untyped-def]
+    """Return a lower bound on the makespan after ``op`` was started in the parent's ``remaining``."""
+    n = len(ops)
+    now = states[s, NOW]
+    count = states[s, COUNT]
+    ends = LIVE + n
     best = now
     for k in range(count):
-        best = max(best, ends[live[k]] + tail_after[live[k]])
-    for j in range(len(tail)):
-        if _has(started, j) or (first[j, 0] & ~started[0]) | (first[j, 1] & ~started[1]):
-            continue
-        ready = now
+        i = states[s, LIVE + k]
+        best = max(best, states[s, ends + i] + ops[i, TAIL_AFTER])
+    for j in range(n):
+        if now + ops[j, TAIL] > best and not _has(states, s, SET, j):
+            best = now + ops[j, TAIL]
+    for b in range(costs.shape[1]):
+        total = remaining[b] - costs[op, b]
         for k in range(count):
-            if _has(before[j], live[k]):
-                ready = max(ready, ends[live[k]])
-        best = max(best, ready + tail[j])
-    for b in range(len(remaining)):
-        total = remaining[b]
-        for k in range(count):
-            total += (ends[live[k]] - now) * weights[live[k], b]
+            i = states[s, LIVE + k]
+            total += (states[s, ends + i] - now) * weights[i, b]
         best = max(best, now + np.int64(np.ceil(total - 1e-6)))
     return best
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _apply(  # type: ignore[no-untyped-def]
-    op, spread, moment, started, ends, live, count, alone, length, new_started, new_ends, new_live
-):
-    """Start an operator; fill the new state's set, ends and running list; return (count, now)."""
-    new_started[0] = started[0]
-    new_started[1] = started[1]
-    new_started[op >> 6] |= np.uint64(1) << np.uint64(op & 63)
-    if spread:
-        return 0, moment + length[op]
-    new_count = 0
-    for k in range(count):
-        if ends[live[k]] > moment:
-            new_live[new_count] = live[k]
-            new_ends[live[k]] = ends[live[k]]
-            new_count += 1
-    new_live[new_count] = op
-    new_ends[op] = moment + alone[op]
-    return new_count + 1, moment
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _settle(  # type: ignore[no-untyped-def]
-    started, now, ends, live, count, kinds, modes, before, first, tensor, vector, alone_at, idle_at
-):
-    """Return (count, moment): the earliest next start, with operators that end by then dropped."""
-    _starts(
-        started,
-        now,
-        ends,
-        live,
-        count,
-        kinds,
-        modes,
-        before,
-        first,
-        tensor,
-        vector,
-        alone_at,
-        idle_at,
-    )
-    soonest = _FAR
-    for j in range(len(kinds)):
-        if alone_at[j] >= 0:
-            soonest = min(soonest, alone_at[j])
-        if idle_at[j] >= 0:
-            soonest = min(soonest, idle_at[j])
-    if soonest == _FAR:  # all are started
-        return count, now
-    kept = 0
-    for k in range(count):
-        if ends[live[k]] > soonest:
-            live[kept] = live[k]
-            kept += 1
-    return kept, soonest
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _dominates(now_a, ends_a, live_a, count_a, now_b, ends_b):  # type: ignore[no-untyped-def]
-    """Whether state a is never later than state b of the same set; ``ends_b`` is 0 when ended."""
-    if now_a > now_b:
+def _dominates(states, a, b, n):  # type: ignore[no-untyped-def]
+    """Whether state a has the same set as state b and is never later."""
+    if states[a, SET] != states[b, SET] or states[a, SET + 1] != states[b, SET + 1]:
         return False
-    for k in range(count_a):
-        i = live_a[k]
-        if ends_a[i] > max(ends_b[i], now_b):
+    now = states[b, NOW]
+    if states[a, NOW] > now:
+        return False
+    ends = LIVE + n
+    for k in range(states[a, COUNT]):
+        i = states[a, LIVE + k]
+        if states[a, ends + i] > max(states[b, ends + i], now):
             return False
     return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_levels(  # type: ignore[no-untyped-def]  # noqa: PLR0915
-    kinds,
-    alone,
-    spread,
-    modes,
-    before,
-    first,
-    tail,
-    tail_after,
-    weights,
-    costs,
-    tensor,
-    vector,
-    limit,
-    width,
-):
-    """Return (best makespan below ``limit``, smallest bound given up, states, best moves).
+def _sorted(first, second, third, count):  # type: ignore[no-untyped-def]
+    """Return the places 0..count-1 ordered by three keys, equal ones as they stand (merge sort)."""
+    order = np.arange(count)
+    other = np.empty(count, dtype=np.int64)
+    run = 1
+    while run < count:
+        for low in range(0, count, 2 * run):
+            middle = min(low + run, count)
+            high = min(low + 2 * run, count)
+            a, b = low, middle
+            for k in range(low, high):
+                take = a < middle
+                if take and b < high:
+                    x, y = order[a], order[b]
+                    if first[x] != first[y]:
+                        take = first[x] < first[y]
+                    elif second[x] != second[y]:
+                        take = second[x] < second[y]
+                    else:
+                        take = third[x] <= third[y]
+                if take:
+                    other[k] = order[a]
+                    a += 1
+                else:
+                    other[k] = order[b]
+                    b += 1
+        order, other = other, order
+        run *= 2
+    return order
 
-    ``costs`` and ``weights`` have shape (ops, bounds). A move is 2 * operator + (1 if on all cores).
-    """
-    n = len(kinds)
-    bounds = costs.shape[1]
-    capacity = 3 * width
-    # states of this level and the next
-    started = np.zeros((2, capacity, 2), dtype=np.uint64)
-    now = np.zeros((2, capacity), dtype=np.int64)
-    ends = np.zeros((2, capacity, n), dtype=np.int64)
-    live = np.zeros((2, capacity, n), dtype=np.int64)
-    count = np.zeros((2, capacity), dtype=np.int64)
-    remaining = np.zeros((2, capacity, bounds))
-    value = np.zeros((2, capacity), dtype=np.int64)
-    parents = np.zeros((n, capacity), dtype=np.int32)
-    moves = np.zeros((n, capacity), dtype=np.int16)
-    remaining[0, 0] = costs.sum(axis=0)
-    states = 1
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _keep_best(rows, column, count, keep):  # type: ignore[no-untyped-def]
+    """Move the ``keep`` rows with the least value to the front; return (old places, first lost)."""
+    values = rows[:count, column].copy()
+    order = _sorted(values, values, values, count)
+    marked = np.zeros(count, dtype=np.bool_)
+    for k in range(keep):
+        marked[order[k]] = True
+    places = np.empty(keep, dtype=np.int64)
+    target = 0
+    for k in range(count):
+        if marked[k]:
+            for c in range(rows.shape[1]):
+                rows[target, c] = rows[k, c]
+            places[target] = k
+            target += 1
+    return places, values[order[keep]]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def expand(ops, weights, costs, tensor, vector, old, remaining, states, best, children):  # type: ignore[no-untyped-def]
+    """Fill ``children``; return their number, the smallest bound given up, and states expanded."""
+    n = len(ops)
+    scratch = np.zeros((1, LIVE + 2 * n), dtype=np.int64)
+    starts = np.empty((2, n), dtype=np.int64)
+    unused = np.empty((2, n), dtype=np.int64)
+    count = 0
     given_up = _FAR
     expanded = 0
-    best = limit
-    best_moves = np.zeros(n, dtype=np.int64)
-    room = 16 * width + 4 * n
-    child_value = np.empty(room, dtype=np.int64)
-    child_parent = np.empty(room, dtype=np.int64)
-    child_move = np.empty(room, dtype=np.int64)
-    child_now = np.empty(room, dtype=np.int64)
-    child_hash = np.empty(room, dtype=np.uint64)
-    alone_at = np.empty(n, dtype=np.int64)
-    idle_at = np.empty(n, dtype=np.int64)
-    scratch_at = np.empty(n, dtype=np.int64)
-    scratch_idle = np.empty(n, dtype=np.int64)
-    s_started = np.zeros(2, dtype=np.uint64)
-    s_ends = np.zeros(n, dtype=np.int64)
-    s_live = np.zeros(n, dtype=np.int64)
-    s_remaining = np.empty(bounds)
-    for level in range(n):
-        old = level & 1
-        new = 1 - old
-        children = 0
-        for p in range(states):
-            if value[old, p] >= best:
+    for p in range(states):
+        if old[p, VALUE] >= best:
+            continue
+        expanded += 1
+        _starts(ops, tensor, vector, old, p, starts)
+        for move in range(2 * n):
+            moment = starts[move & 1, move >> 1]
+            if moment < 0:
                 continue
-            expanded += 1
-            _starts(
-                started[old, p],
-                now[old, p],
-                ends[old, p],
-                live[old, p],
-                count[old, p],
-                kinds,
-                modes,
-                before,
-                first,
-                tensor,
-                vector,
-                alone_at,
-                idle_at,
-            )
-            for move in range(2 * n):
-                op = move >> 1
-                moment = idle_at[op] if move & 1 else alone_at[op]
-                if moment < 0:
-                    continue
-                c, after = _apply(
-                    op,
-                    move & 1,
-                    moment,
-                    started[old, p],
-                    ends[old, p],
-                    live[old, p],
-                    count[old, p],
-                    alone,
-                    spread,
-                    s_started,
-                    s_ends,
-                    s_live,
-                )
-                c, after = _settle(
-                    s_started,
-                    after,
-                    s_ends,
-                    s_live,
-                    c,
-                    kinds,
-                    modes,
-                    before,
-                    first,
-                    tensor,
-                    vector,
-                    scratch_at,
-                    scratch_idle,
-                )
-                for b in range(bounds):
-                    s_remaining[b] = remaining[old, p, b] - costs[op, b]
-                v = _bound(
-                    after,
-                    s_ends,
-                    s_live,
-                    c,
-                    s_remaining,
-                    tail,
-                    tail_after,
-                    weights,
-                    before,
-                    s_started,
-                    first,
-                )
-                v = max(v, value[old, p])
-                if v >= best:
-                    continue
-                if children == room:  # keep the better half
-                    cut = np.argsort(child_value[:children], kind="mergesort")
-                    keep = children // 2
-                    given_up = min(given_up, child_value[cut[keep]])
-                    child_value[:keep] = child_value[cut[:keep]]
-                    child_parent[:keep] = child_parent[cut[:keep]]
-                    child_move[:keep] = child_move[cut[:keep]]
-                    child_now[:keep] = child_now[cut[:keep]]
-                    child_hash[:keep] = child_hash[cut[:keep]]
-                    children = keep
-                child_value[children] = v
-                child_parent[children] = p
-                child_move[children] = move
-                child_now[children] = after
-                h = s_started[0] * np.uint64(0x9E3779B97F4A7C15)
-                h ^= h >> np.uint64(29)
-                h += s_started[1] * np.uint64(0xBF58476D1CE4E5B9)
-                child_hash[children] = h ^ (h >> np.uint64(32))
-                children += 1
-        # group by set, the earlier first, and keep what nothing dominates
-        order = np.argsort(child_value[:children], kind="mergesort")
-        order = order[np.argsort(child_now[order], kind="mergesort")]
-        order = order[np.argsort(child_hash[order], kind="mergesort")]
-        kept = 0
-        group = 0
-        overfull = _FAR
-        for r in range(children):
-            k = order[r]
-            if r > 0 and child_hash[k] != child_hash[order[r - 1]]:
-                group = kept
-            p = child_parent[k]
-            move = child_move[k]
-            op = move >> 1
-            # compute the state again into the next free place
-            if kept == capacity:
-                overfull = min(overfull, child_value[k])
+            _make_child(ops, tensor, vector, old, p, move, moment, scratch, 0, unused)
+            value = _bound(ops, weights, costs, move >> 1, remaining[p], scratch, 0)
+            value = max(value, old[p, VALUE])
+            if value >= best:
                 continue
-            _starts(
-                started[old, p],
-                now[old, p],
-                ends[old, p],
-                live[old, p],
-                count[old, p],
-                kinds,
-                modes,
-                before,
-                first,
-                tensor,
-                vector,
-                alone_at,
-                idle_at,
-            )
-            moment = idle_at[op] if move & 1 else alone_at[op]
-            ends[new, kept, :] = 0
-            c, after = _apply(
-                op,
-                move & 1,
-                moment,
-                started[old, p],
-                ends[old, p],
-                live[old, p],
-                count[old, p],
-                alone,
-                spread,
-                started[new, kept],
-                ends[new, kept],
-                live[new, kept],
-            )
-            c, after = _settle(
-                started[new, kept],
-                after,
-                ends[new, kept],
-                live[new, kept],
-                c,
-                kinds,
-                modes,
-                before,
-                first,
-                tensor,
-                vector,
-                scratch_at,
-                scratch_idle,
-            )
-            useless = False
-            tried = 0
-            for q in range(kept - 1, group - 1, -1):
-                if tried == CHECKED:
-                    break
-                tried += 1
-                if (
-                    started[new, q, 0] == started[new, kept, 0]
-                    and started[new, q, 1] == started[new, kept, 1]
-                    and _dominates(
-                        now[new, q],
-                        ends[new, q],
-                        live[new, q],
-                        count[new, q],
-                        after,
-                        ends[new, kept],
-                    )
-                ):
-                    useless = True
-                    break
-            if useless:
-                continue
-            now[new, kept] = after
-            count[new, kept] = c
-            value[new, kept] = child_value[k]
-            for b in range(bounds):
-                remaining[new, kept, b] = remaining[old, p, b] - costs[op, b]
-            parents[level, kept] = p
-            moves[level, kept] = move
+            if count == len(children):
+                _, lost = _keep_best(children, GAIN, count, count // 2)
+                given_up = min(given_up, lost)
+                count //= 2
+            key = scratch[0, SET] * 0x1E3779B97F4A7C15
+            key ^= key >> 29
+            key += scratch[0, SET + 1] * 0x3F58476D1CE4E5B9
+            children[count, GAIN] = value
+            children[count, PARENT] = p
+            children[count, MOVE] = move
+            children[count, MOMENT] = scratch[0, NOW]
+            children[count, KEY] = key ^ (key >> 32)
+            count += 1
+    return count, given_up, expanded
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def collect(
+    ops, costs, tensor, vector, old, remaining, children, count, new, new_remaining, width, trace
+):  # type: ignore[no-untyped-def]
+    """Store the states no other dominates, at most ``width``; return (number, first bound lost).
+
+    ``trace`` gets parent and move of each.
+    """
+    n = len(ops)
+    starts = np.empty((2, n), dtype=np.int64)
+    unused = np.empty((2, n), dtype=np.int64)
+    columns = children[:count]
+    order = _sorted(columns[:, KEY], columns[:, MOMENT], columns[:, GAIN], count)
+    kept = 0
+    group = 0
+    given_up = _FAR
+    for r in range(count):
+        k = order[r]
+        if r > 0 and children[k, KEY] != children[order[r - 1], KEY]:
+            group = kept
+        if kept == len(new) - 1:  # the last place is for trying
+            given_up = min(given_up, children[k, GAIN])
+            continue
+        p = children[k, PARENT]
+        move = children[k, MOVE]
+        _starts(ops, tensor, vector, old, p, starts)
+        moment = starts[move & 1, move >> 1]
+        _make_child(ops, tensor, vector, old, p, move, moment, new, kept, unused)
+        useless = False
+        for q in range(kept - 1, max(group, kept - CHECKED) - 1, -1):
+            if _dominates(new, q, kept, n):
+                useless = True
+                break
+        if not useless:
+            new[kept, VALUE] = children[k, GAIN]
+            trace[kept, 0] = p
+            trace[kept, 1] = move
             kept += 1
-        given_up = min(given_up, overfull)
-        if kept > width:
-            rank = np.argsort(value[new, :kept], kind="mergesort")
-            given_up = min(given_up, value[new, rank[width]])
-            marked = np.zeros(kept, dtype=np.bool_)
-            for k in range(width):
-                marked[rank[k]] = True
-            target = 0
-            for k in range(kept):
-                if marked[k]:
-                    if target < k:
-                        started[new, target] = started[new, k]
-                        now[new, target] = now[new, k]
-                        ends[new, target] = ends[new, k]
-                        live[new, target] = live[new, k]
-                        count[new, target] = count[new, k]
-                        remaining[new, target] = remaining[new, k]
-                        value[new, target] = value[new, k]
-                        parents[level, target] = parents[level, k]
-                        moves[level, target] = moves[level, k]
-                    target += 1
-            kept = width
-        states = kept
+    if kept > width:
+        places, lost = _keep_best(new, VALUE, kept, width)
+        given_up = min(given_up, lost)
+        kept = width
+        for k in range(width):
+            trace[k, 0] = trace[places[k], 0]
+            trace[k, 1] = trace[places[k], 1]
+    for k in range(kept):
+        for b in range(costs.shape[1]):
+            new_remaining[k, b] = remaining[trace[k, 0], b] - costs[trace[k, 1] >> 1, b]
+    return kept, given_up
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run_levels(ops, weights, costs, tensor, vector, limit, width):  # type: ignore[no-untyped-def]
+    """Return (best makespan below ``limit``, smallest bound given up, states, best moves).
+
+    A move is 2 * operator, + 1 if it takes all cores. ``weights`` and ``costs`` have shape
+    (ops, bounds).
+    """
+    n, bounds = costs.shape
+    capacity = 3 * width + 1
+    old = np.zeros((capacity, LIVE + 2 * n), dtype=np.int64)
+    new = np.zeros((capacity, LIVE + 2 * n), dtype=np.int64)
+    old_remaining = np.zeros((capacity, bounds))
+    new_remaining = np.zeros((capacity, bounds))
+    for i in range(n):
+        for b in range(bounds):
+            old_remaining[0, b] += costs[i, b]
+    children = np.empty((16 * width + 4 * n, 5), dtype=np.int64)
+    trace = np.zeros((n, capacity, 2), dtype=np.int32)
+    states = 1
+    given_up = _FAR
+    total = 0
+    for level in range(n):
+        count, lost, expanded = expand(
+            ops, weights, costs, tensor, vector, old, old_remaining, states, limit, children
+        )
+        total += expanded
+        given_up = min(given_up, lost)
+        states, lost = collect(
+            ops,
+            costs,
+            tensor,
+            vector,
+            old,
+            old_remaining,
+            children,
+            count,
+            new,
+            new_remaining,
+            width,
+            trace[level],
+        )
+        given_up = min(given_up, lost)
+        old, new = new, old
+        old_remaining, new_remaining = new_remaining, old_remaining
         if states == 0:
             break
-    if states > 0:
-        last = n & 1
-        winner = -1
-        for p in range(states):
-            finish = now[last, p]
-            for k in range(count[last, p]):
-                finish = max(finish, ends[last, p, live[last, p, k]])
-            if finish < best:
-                best = finish
-                winner = p
-        if winner >= 0:
-            p = winner
-            for level in range(n - 1, -1, -1):
-                best_moves[level] = moves[level, p]
-                p = parents[level, p]
-    return best, given_up, expanded, best_moves
+    best = limit
+    winner = -1
+    for s in range(states):
+        finish = old[s, NOW]
+        for k in range(old[s, COUNT]):
+            finish = max(finish, old[s, LIVE + n + old[s, LIVE + k]])
+        if finish < best:
+            best = finish
+            winner = s
+    moves = np.zeros(n, dtype=np.int64)
+    if winner >= 0:
+        for level in range(n - 1, -1, -1):
+            moves[level] = trace[level, winner, 1]
+            winner = trace[level, winner, 0]
+    return best, given_up, total, moves

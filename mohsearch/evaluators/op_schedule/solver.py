@@ -99,8 +99,8 @@ def series_blocks(instance: ScheduleInstance) -> list[list[int]]:
 
     Examples
     --------
-    >>> chain = ScheduleInstance.build([0] * 4, [1] * 4, [1] * 4, [(0, 1), (0, 2), (1, 3), (2, 3)], 1, 1)
-    >>> series_blocks(chain)
+    >>> fork_join = [(0, 1), (0, 2), (1, 3), (2, 3)]
+    >>> series_blocks(ScheduleInstance.build([0] * 4, [1] * 4, [1] * 4, fork_join, 1, 1))
     [[0], [1, 2], [3]]
     """
     loose = ~(instance.before | instance.before.T)
