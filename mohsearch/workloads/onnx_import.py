@@ -170,7 +170,8 @@ class _Importer:
             raise node.fail("sequences, optionals and strings are not supported")
         else:
             raise node.fail(
-                f"unknown op type; if it is element-wise, say so: vector_ops={{{node.op_type!r}}}"
+                f"unknown op type; if it is element-wise, say so: --vector-op {node.op_type}"
+                f" (in Python vector_ops={{{node.op_type!r}}})"
             )
 
     def _mapped(self, node: Node) -> list[Piece]:

@@ -121,7 +121,8 @@ class Node:
     def _remedy(self) -> str:
         if self.unbound:
             sizes = ", ".join(f"{name!r}: ..." for name in self.unbound)
-            return f"give the symbolic dimensions a size: dims={{{sizes}}}"
+            options = " ".join(f"--dim {name}=SIZE" for name in self.unbound)
+            return f"give the symbolic dimensions a size: {options} (in Python dims={{{sizes}}})"
         return "export the model with static shapes, or simplify it so that shapes are constant"
 
     def attribute(self, name: str, default: Any) -> Any:

@@ -298,4 +298,6 @@ def _beside(name: str, card: Path, field: str) -> Path:
 
 def _refuse_onnx_options(path: Path, dims: Mapping[str, int], vector_ops: Collection[str]) -> None:
     if dims or vector_ops:
-        raise InputError("dims and vector_ops are for ONNX files", source=path)
+        raise InputError(
+            "dims and vector_ops are for ONNX files (so are --dim and --vector-op)", source=path
+        )
