@@ -99,6 +99,15 @@ class LevelCard(Card):
     gemm_fanout: Annotated[tuple[AxisCard, ...] | None, Field(max_length=2)] = None
     network: bool = False
 
+    @model_validator(mode="after")
+    def _consistent(self) -> LevelCard:
+        if len(set(self.keeps)) < len(self.keeps):
+            raise ValueError("keeps names a tensor twice")
+        for axes in (self.fanout, self.gemm_fanout or ()):
+            if len({axis.axis for axis in axes}) < len(axes):
+                raise ValueError("two axes of a fan-out have the same name")
+        return self
+
 
 class VariantCard(Card):
     """One set of figures for a template."""

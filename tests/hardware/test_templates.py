@@ -171,6 +171,11 @@ def _set(index, key, value):
         (_set(1, "fanout", [{"axis": "X"}]), r"fanout\[0\]: an axis has either a limit or exact"),
         (_set(1, "temporal", {"dims": ["K"], "order": ["C"]}), r"temporal: order: lacks \['K'\]"),
         (_set(1, "temporal", {"dims": ["K"], "whole": ["C"]}), r"temporal: whole: \['C'\]"),
+        (_set(1, "keeps", ["I", "I"]), r"levels\[1\]: keeps names a tensor twice"),
+        (
+            _set(1, "fanout", [{"axis": "X", "limit": 2, "dims": ["K"]}] * 2),
+            r"levels\[1\]: two axes of a fan-out have the same name",
+        ),
         (lambda data: data.update(default="none"), "no variant 'none'"),
         (lambda data: data.update(technology="cmos46"), "unknown technology 'cmos46'"),
     ],
