@@ -5,7 +5,8 @@ which the next can start. Level k has all states with k operators started. Of tw
 same set, the one that is never later makes the other useless (dominance); a state whose lower bound
 reaches the best known makespan is cut off. When a level has more states than its width, the most
 promising are kept and the smallest bound among those given up remains as a proven lower bound: with
-nothing given up the result is optimal. Widths grow until that is so or time is up.
+nothing given up the result is optimal. Widths grow until that is so or time is up, and each is
+tried from both ends of the layer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from mohsearch.evaluators.op_schedule.search_kernels import (
 FIRST_WIDTH = 32
 GROWTH = 8
 MAX_WIDTH = 131_072
-MAX_STATE_BYTES = 2**30
+MAX_STATE_BYTES = 2**29
 BOUNDS = 12
 
 PARALLEL_ONLY, SPREAD_ONLY, EITHER = 1, 2, 3
@@ -159,21 +160,22 @@ def search(
     n = len(instance)
     if n > MAX_OPS:
         return SearchResult(None, bound, 0)
-    arrays = _Arrays(instance)
+    directions = [_Direction(instance, backwards=False), _Direction(instance, backwards=True)]
+    largest = min(max_width, MAX_STATE_BYTES // (72 * n + 1000))
     width = FIRST_WIDTH
-    largest = min(max_width, MAX_STATE_BYTES // (8 * (n + BOUNDS + 6) * 4))
     best: Schedule | None = None
     states = 0
     while bound < limit:
         begin = time.perf_counter()
-        found, given_up, expanded, moves = run_levels(
-            arrays.ops, arrays.weights, arrays.costs, *arrays.cores, limit, width
-        )
-        states += int(expanded)
-        if found < limit:
-            limit = int(found)
-            best = _schedule(instance, arrays.order_of(moves))
-        bound = max(bound, min(limit, int(given_up)))
+        for direction in directions:
+            if bound >= limit:
+                break
+            found, given_up, expanded, moves = run_levels(*direction.inputs, limit, width)
+            states += int(expanded)
+            if found < limit:
+                limit = int(found)
+                best = direction.schedule(moves)
+            bound = max(bound, min(limit, int(given_up)))
         spent = time.perf_counter() - begin
         if width >= largest or time.perf_counter() + spent * GROWTH * 0.5 > deadline:
             break
@@ -181,24 +183,25 @@ def search(
     return SearchResult(best, min(bound, limit), states)
 
 
-class _Arrays:
-    """An instance as the compiled search takes it, operators in topological order."""
+class _Direction:
+    """An instance as the compiled search takes it: from its start on, or backwards from its end.
 
-    def __init__(self, instance: ScheduleInstance) -> None:
-        order = list(instance.order)
-        self.order = order
-        inst = instance.part(order)
+    A schedule turned round in time is one of the instance with its orders turned round; where one
+    direction has many equally good beginnings, the other may not.
+    """
+
+    def __init__(self, instance: ScheduleInstance, *, backwards: bool) -> None:
+        self.backwards = backwards
+        self.instance = instance.reversed() if backwards else instance
+        self.order = list(self.instance.order)
+        inst = self.instance.part(self.order)
         allowed = modes(inst)
-        forced = allowed == SPREAD_ONLY
-        parallel = allowed == PARALLEL_ONLY
+        forced, parallel = allowed == SPREAD_ONLY, allowed == PARALLEL_ONLY
         weights = budget_weights(inst, parallel, forced)
         costs = budget_costs(inst, weights, parallel, forced)
         chosen = np.argsort(-costs.sum(axis=1), kind="stable")[:BOUNDS]
-        first = inst.before | start_orders(inst)
         tail = tails(inst)
-        tensor = max(1, min(inst.tensor_cores, int((inst.kinds != VECTOR).sum())))
-        vector = max(1, min(inst.vector_cores, int((inst.kinds != TENSOR).sum())))
-        self.ops = np.empty((len(inst), OP_COLUMNS), dtype=np.int64)
+        table = np.empty((len(inst), OP_COLUMNS), dtype=np.int64)
         for column, values in (
             (KIND, inst.kinds),
             (ALONE, inst.alone),
@@ -207,16 +210,26 @@ class _Arrays:
             (TAIL, tail),
             (TAIL_AFTER, tail - inst.shortest),
         ):
-            self.ops[:, column] = values
-        self.ops[:, BEFORE : BEFORE + 2] = _words(inst.before)
-        self.ops[:, FIRST : FIRST + 2] = _words(first)
-        self.weights = np.ascontiguousarray(weights[chosen].T)
-        self.costs = np.ascontiguousarray(costs[chosen].T)
-        self.cores = (tensor, vector)
+            table[:, column] = values
+        table[:, BEFORE : BEFORE + 2] = _words(inst.before)
+        table[:, FIRST : FIRST + 2] = _words(inst.before | start_orders(inst))
+        self.inputs = (
+            table,
+            np.ascontiguousarray(weights[chosen].T),
+            np.ascontiguousarray(costs[chosen].T),
+            max(1, min(inst.tensor_cores, int((inst.kinds != VECTOR).sum()))),
+            max(1, min(inst.vector_cores, int((inst.kinds != TENSOR).sum()))),
+        )
 
-    def order_of(self, moves: NDArray[np.int64]) -> list[tuple[int, bool]]:
-        """Return operators of the original numbering in the order they start, with their mode."""
-        return [(self.order[int(move) >> 1], bool(move & 1)) for move in moves]
+    def schedule(self, moves: NDArray[np.int64]) -> Schedule:
+        """Return the schedule of the instance as given that the moves describe."""
+        named = [(self.order[int(move) >> 1], bool(move & 1)) for move in moves]
+        found = _schedule(self.instance, named)
+        if not self.backwards:
+            return found
+        lengths = np.where(found.intra, self.instance.spread, self.instance.alone)
+        start = found.makespan(self.instance) - np.array(found.start) - lengths
+        return Schedule(tuple(int(moment) for moment in start), found.intra)
 
 
 def _words(relation: Flags) -> NDArray[np.int64]:

@@ -19,8 +19,8 @@ KIND, ALONE, SPREAD, MODES, TAIL, TAIL_AFTER, BEFORE, FIRST = 0, 1, 2, 3, 4, 5, 
 OP_COLUMNS = 10
 
 # Columns of a state: the set started, the earliest next start, the number of running operators, the
-# lower bound; then the running operators, and behind those the end of every operator (not later than
-# ``now`` where it does not run).
+# lower bound; then the running operators, and behind those the end of every operator (not later
+# than ``now`` where it does not run).
 SET, NOW, COUNT, VALUE, LIVE = 0, 2, 3, 4, 5
 
 # Columns of a move from one level to the next, before the state it leads to is stored.
@@ -153,7 +153,7 @@ def _make_child(ops, tensor, vector, old, p, move, moment, new, s, starts):  # t
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _bound(ops, weights, costs, op, remaining, states, s):  # type: ignore[no-untyped-def]
-    """Return a lower bound on the makespan after ``op`` was started in the parent's ``remaining``."""
+    """Return a lower bound after ``op`` was started; ``remaining`` is that of its parent."""
     n = len(ops)
     now = states[s, NOW]
     count = states[s, COUNT]
@@ -282,9 +282,9 @@ def expand(ops, weights, costs, tensor, vector, old, remaining, states, best, ch
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def collect(
+def collect(  # type: ignore[no-untyped-def]
     ops, costs, tensor, vector, old, remaining, children, count, new, new_remaining, width, trace
-):  # type: ignore[no-untyped-def]
+):
     """Store the states no other dominates, at most ``width``; return (number, first bound lost).
 
     ``trace`` gets parent and move of each.
