@@ -1,9 +1,10 @@
 """The operator schedule of transformer layers: proofs, gaps and processor time.
 
-Forward layers stand beside a prototype (CP-SAT with decomposition and the two-budget cut) measured on
-a machine of this kind. Backward layers are made from the forward ones: input gradients in reverse
-order; behind every product of activations and weights a weight gradient nothing waits for; behind
-every product of two activations the gradient of the second; behind normalisations and biases theirs.
+Forward layers stand beside a prototype (CP-SAT with decomposition and the two-budget cut) measured
+on a machine of this kind. Backward layers are made from the forward ones: input gradients in
+reverse order; behind every product of activations and weights a weight gradient nothing waits for;
+behind every product of two activations the gradient of the second; behind normalisations and biases
+theirs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""A valid schedule from one whose fused operators got no pairs of cores."""
+"""Simple schedules in which every fused operator gets a pair of cores."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from mohsearch.evaluators.op_schedule.bounds import tails
 from mohsearch.evaluators.op_schedule.instance import (
     FUSED,
     TENSOR,
+    VECTOR,
     Schedule,
     ScheduleInstance,
 )
@@ -36,6 +38,27 @@ def pair_up(instance: ScheduleInstance, schedule: Schedule) -> Schedule:
         start[i] = moment
         done.append(i)
     return Schedule(tuple(start), schedule.intra)
+
+
+def list_schedule(instance: ScheduleInstance) -> Schedule:
+    """Return a schedule in which operators take one core each as soon as they can.
+
+    Those with the longest chain behind them come first; an operator takes all cores where that is
+    so much faster that the cores lose nothing.
+    """
+    behind = tails(instance)
+    earliest = tails(instance.reversed()) - instance.shortest
+    lost = np.where(
+        instance.kinds == VECTOR,
+        instance.vector_cores,
+        np.where(instance.kinds == TENSOR, instance.tensor_cores, instance.pairs),
+    )
+    intra = instance.spread * lost <= instance.alone
+    intra &= instance.spread < instance.alone
+    rank = np.empty(len(instance), dtype=np.int64)
+    place = np.argsort(instance.order)  # so that operators of no length keep their order, too
+    rank[np.lexsort((place, -behind, earliest))] = np.arange(len(instance))
+    return pair_up(instance, Schedule(tuple(rank.tolist()), tuple(intra.tolist())))
 
 
 def _take(

@@ -36,6 +36,7 @@ from mohsearch.evaluators.op_schedule.search_kernels import (
     SPREAD,
     TAIL,
     TAIL_AFTER,
+    WORDS,
     run_levels,
 )
 
@@ -211,8 +212,8 @@ class _Direction:
             (TAIL_AFTER, tail - inst.shortest),
         ):
             table[:, column] = values
-        table[:, BEFORE : BEFORE + 2] = _words(inst.before)
-        table[:, FIRST : FIRST + 2] = _words(inst.before | start_orders(inst))
+        table[:, BEFORE : BEFORE + WORDS] = _words(inst.before)
+        table[:, FIRST : FIRST + WORDS] = _words(inst.before | start_orders(inst))
         self.inputs = (
             table,
             np.ascontiguousarray(weights[chosen].T),
@@ -233,9 +234,9 @@ class _Direction:
 
 
 def _words(relation: Flags) -> NDArray[np.int64]:
-    """Return the column sets (what stands before each operator) as bits, shape (ops, 2)."""
+    """Return the column sets (what stands before each operator) as bits, shape (ops, WORDS)."""
     n = len(relation)
-    words = np.zeros((n, 2), dtype=np.uint64)
+    words = np.zeros((n, WORDS), dtype=np.uint64)
     for i, j in zip(*np.nonzero(relation), strict=True):
         words[j, i // 64] |= np.uint64(1 << int(i % 64))
     return words.view(np.int64)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-MAX_OPS = 128
+WORDS = 4
+"""Sets of operators are this many words of 64 bits."""
+
+MAX_OPS = 64 * WORDS
 CHECKED = 48
 """How many kept states of the same set a new one is compared with."""
 
@@ -13,15 +16,15 @@ _TENSOR, _VECTOR = 0, 1
 _FAR = 2**62
 
 
-# Columns of the table of operators, in topological order. ``before`` and ``first`` are sets as two
+# Columns of the table of operators, in topological order. ``before`` and ``first`` are sets as
 # words of bits: what must have ended, and what must have started.
-KIND, ALONE, SPREAD, MODES, TAIL, TAIL_AFTER, BEFORE, FIRST = 0, 1, 2, 3, 4, 5, 6, 8
-OP_COLUMNS = 10
+KIND, ALONE, SPREAD, MODES, TAIL, TAIL_AFTER, BEFORE, FIRST = 0, 1, 2, 3, 4, 5, 6, 6 + WORDS
+OP_COLUMNS = 6 + 2 * WORDS
 
 # Columns of a state: the set started, the earliest next start, the number of running operators, the
 # lower bound; then the running operators, and behind those the end of every operator (not later
 # than ``now`` where it does not run).
-SET, NOW, COUNT, VALUE, LIVE = 0, 2, 3, 4, 5
+SET, NOW, COUNT, VALUE, LIVE = 0, WORDS, WORDS + 1, WORDS + 2, WORDS + 3
 
 # Columns of a move from one level to the next, before the state it leads to is stored.
 GAIN, PARENT, MOVE, MOMENT, KEY = range(5)
@@ -29,7 +32,7 @@ GAIN, PARENT, MOVE, MOMENT, KEY = range(5)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _has(table, row, column, i):  # type: ignore[no-untyped-def]
-    """Whether the set in two columns of a row has member i."""
+    """Whether the set in the columns of a row from ``column`` on has member i."""
     return (table[row, column + (i >> 6)] >> (i & 63)) & 1 != 0
 
 
@@ -38,9 +41,10 @@ def _is_next(ops, states, s, j):  # type: ignore[no-untyped-def]
     """Whether operator j has not started and everything that must start before it has."""
     if _has(states, s, SET, j):
         return False
-    if ops[j, FIRST] & ~states[s, SET]:
-        return False
-    return (ops[j, FIRST + 1] & ~states[s, SET + 1]) == 0
+    for w in range(WORDS):
+        if ops[j, FIRST + w] & ~states[s, SET + w]:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -119,8 +123,8 @@ def _make_child(ops, tensor, vector, old, p, move, moment, new, s, starts):  # t
     n = len(ops)
     op = move >> 1
     ends = LIVE + n
-    new[s, SET] = old[p, SET]
-    new[s, SET + 1] = old[p, SET + 1]
+    for w in range(WORDS):
+        new[s, SET + w] = old[p, SET + w]
     new[s, SET + (op >> 6)] |= np.int64(1) << (op & 63)
     for i in range(n):
         new[s, ends + i] = 0
@@ -177,8 +181,9 @@ def _bound(ops, weights, costs, op, remaining, states, s):  # type: ignore[no-un
 @njit(cache=True, nogil=True, error_model="numpy")
 def _dominates(states, a, b, n):  # type: ignore[no-untyped-def]
     """Whether state a has the same set as state b and is never later."""
-    if states[a, SET] != states[b, SET] or states[a, SET + 1] != states[b, SET + 1]:
-        return False
+    for w in range(WORDS):
+        if states[a, SET + w] != states[b, SET + w]:
+            return False
     now = states[b, NOW]
     if states[a, NOW] > now:
         return False
@@ -269,9 +274,9 @@ def expand(ops, weights, costs, tensor, vector, old, remaining, states, best, ch
                 _, lost = _keep_best(children, GAIN, count, count // 2)
                 given_up = min(given_up, lost)
                 count //= 2
-            key = scratch[0, SET] * 0x1E3779B97F4A7C15
-            key ^= key >> 29
-            key += scratch[0, SET + 1] * 0x3F58476D1CE4E5B9
+            key = np.int64(0)
+            for w in range(WORDS):
+                key = (key ^ (key >> 29) ^ scratch[0, SET + w]) * 0x1E3779B97F4A7C15
             children[count, GAIN] = value
             children[count, PARENT] = p
             children[count, MOVE] = move

@@ -23,10 +23,9 @@ from mohsearch.evaluators.op_schedule.instance import (
     ScheduleInstance,
     serial_schedule,
 )
-from mohsearch.evaluators.op_schedule.pairing import pair_up
+from mohsearch.evaluators.op_schedule.pairing import list_schedule, pair_up
 from mohsearch.evaluators.op_schedule.program import solve_program
 from mohsearch.evaluators.op_schedule.search import components, search
-from mohsearch.evaluators.op_schedule.search_kernels import MAX_OPS
 from mohsearch.evaluators.solver import ProgramBackend
 
 Method = Literal["search", "program"]
@@ -163,7 +162,9 @@ def _solve_block(
     part: ScheduleInstance, options: ScheduleOptions, deadline: float
 ) -> tuple[Schedule, int, int]:
     """Return schedule, bound and states of one block."""
-    best = serial_schedule(part)
+    best = min(
+        serial_schedule(part), list_schedule(part), key=lambda schedule: schedule.makespan(part)
+    )
     limit = best.makespan(part)
     bound = max(critical_path(part), two_budget(part))
     if len(part) == 1 or bound == limit:
@@ -178,7 +179,7 @@ def _solve_block(
         paired = pair_up(part, found.schedule)
         if paired.makespan(part) < limit:
             best = paired
-    if best.makespan(part) > bound and (found.schedule is not None or len(part) > MAX_OPS):
+    if best.makespan(part) > bound and found.schedule is not None:
         return *_solve_program(part, best, bound, options, deadline), found.states
     return best, bound, found.states
 

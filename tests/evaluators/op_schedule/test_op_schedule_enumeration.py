@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from mohsearch.evaluators.op_schedule.bounds import critical_path, two_budget
+from mohsearch.evaluators.op_schedule.check import find_fault
 from mohsearch.evaluators.op_schedule.instance import FUSED, ScheduleInstance
+from mohsearch.evaluators.op_schedule.search_kernels import MAX_OPS
 from mohsearch.evaluators.op_schedule.solver import ScheduleOptions, solve
 
 
@@ -133,3 +135,31 @@ def test_the_optimum_does_not_depend_on_the_numbering_of_operators():
             1,
         )
         assert solve(moved).makespan == solve(instance).makespan
+
+
+def test_operators_of_no_length_are_scheduled_in_order():
+    rng = np.random.default_rng(12)
+    for _ in range(40):
+        plain = random_instance(rng, 6, 2)
+        empty = rng.random(len(plain)) < 0.4
+        instance = ScheduleInstance.build(
+            plain.kinds,
+            np.where(empty, 0, plain.alone),
+            np.where(empty, 0, plain.spread),
+            plain.edges,
+            plain.tensor_cores,
+            plain.vector_cores,
+        )
+        result = solve(instance)
+        assert find_fault(instance, result.schedule) is None
+        assert result.is_optimal
+
+
+def test_a_layer_too_large_to_search_still_gets_a_schedule_with_a_bound():
+    n = MAX_OPS + 20
+    rng = np.random.default_rng(13)
+    alone = rng.integers(1, 30, n)
+    instance = ScheduleInstance.build(rng.integers(0, 3, n), alone, alone, [], 4, 3)
+    result = solve(instance, ScheduleOptions(time_limit_s=1))
+    assert result.bound <= result.makespan < result.serial
+    assert result.gap < 0.2
