@@ -223,7 +223,7 @@ class MohamSpace:
         Valid means: the order is a permutation that respects all dependencies; every layer's slot
         has a template on which the layer has candidates; every mapping index is in range; a slot
         has a template if and only if a layer is assigned to it (under fixed hardware: the template
-        block is the given one); the tile block is a permutation.
+        block is the given one, the tiles are free); the tile block is a permutation.
         """
         genomes = np.ascontiguousarray(np.atleast_2d(X), dtype=np.int64)
         self.view(genomes)

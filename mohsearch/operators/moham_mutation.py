@@ -155,9 +155,11 @@ class MergingMutation(Mutation):  # type: ignore[misc]
 
 
 class PositionMutation(Mutation):  # type: ignore[misc]
-    """Swap the tiles of two random instances in the mesh (Figure 5h)."""
+    """Swap the tiles of two random instances in the mesh (Figure 5h).
 
-    refusal = staticmethod(_hardware_is_fixed)
+    Under fixed hardware too: the instances are given, where they stand is not. Given instances
+    without layers count, for they take up tiles.
+    """
 
     def _do(
         self, problem: Any, X: NDArray[Any], random_state: Any = None, **_: Any
@@ -333,15 +335,14 @@ def _merge(S, X, rng):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _swap_tiles(S, X, rng):  # type: ignore[no-untyped-def]
-    if S.fixed:
-        return
     first = 3 * S.n + S.m
-    load = np.empty(S.m, dtype=np.int64)
+    exists = np.empty(S.m, dtype=np.int64)
     for x in X:
-        count_loads(S, x, load)
-        a = pick_slot(load, 1, rng)
-        load[a] = 0
-        b = pick_slot(load, 1, rng)
+        for s in range(S.m):
+            exists[s] = 1 if x[3 * S.n + s] >= 0 else 0
+        a = pick_slot(exists, 1, rng)
+        exists[a] = 0
+        b = pick_slot(exists, 1, rng)
         if b >= 0:
             x[first + a], x[first + b] = x[first + b], x[first + a]
 

@@ -26,7 +26,7 @@ class RandomPackages(Sampling):  # type: ignore[misc]  # pymoo ships no types
     uniform; where a layer could not be mapped on any of them they are redrawn, then amended.
     Every layer goes to a uniform choice of the instances that can run it, with a uniform choice of
     its mappings there; an instance left empty takes a layer from another. Tiles are a random
-    permutation. Under fixed hardware templates and tiles are as given (tile = slot).
+    permutation. Under fixed hardware the templates are as given, and instances may stay empty.
 
     Orders are built from the front: among the layers that are ready the next is drawn with a
     weight of 1 + its number of descendants (for forests that makes every order equally likely),
@@ -252,17 +252,16 @@ def _random_hardware(S, X, fixed, rng):  # type: ignore[no-untyped-def]
     n, m = S.n, S.m
     load = np.empty(m, dtype=np.int64)
     for x in X:
-        for s in range(m):
-            x[3 * n + m + s] = s
         if S.fixed:
             x[3 * n : 3 * n + m] = fixed
-        else:
-            if not _draw_templates(S, x, rng):
-                return False
-            for s in range(m - 1, 0, -1):
-                q = draw(rng, s + 1)
-                a, b = x[3 * n + m + s], x[3 * n + m + q]
-                x[3 * n + m + s], x[3 * n + m + q] = b, a
+        elif not _draw_templates(S, x, rng):
+            return False
+        for s in range(m):
+            x[3 * n + m + s] = s
+        for s in range(m - 1, 0, -1):
+            q = draw(rng, s + 1)
+            a, b = x[3 * n + m + s], x[3 * n + m + q]
+            x[3 * n + m + s], x[3 * n + m + q] = b, a
         _assign_layers(S, x, load, rng)
         for layer in range(n):
             t = x[3 * n + x[2 * n + layer]]

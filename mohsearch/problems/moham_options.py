@@ -53,8 +53,8 @@ class MohamOptions(Card):
         default=None,
         description=(
             "Number of instances of each template in a given package, every level at its capacity "
-            "and every fan-out at its limit. Only mapping, assignment, order and position are "
-            "searched; `templates` and `max_instances` do not count then."
+            "and every fan-out at its limit. Mapping, assignment, order and the instances' tiles "
+            "are searched; `templates` and `max_instances` do not count then."
         ),
     )
     mappings_per_layer: int | None = Field(

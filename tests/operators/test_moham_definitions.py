@@ -65,7 +65,13 @@ class Package:
             if t >= 0 and s not in excluded and self.candidates(layer, t)
         ]
 
+    def instances(self) -> list[int]:
+        """Slots that hold an instance: given ones may have no layers."""
+        return [s for s, t in enumerate(self.template) if t >= 0]
+
     def clean(self) -> Package:
+        if self.space.fixed_templates is not None:
+            return self
         for s in range(len(self.template)):
             if s not in self.slot:
                 self.template[s] = -1
@@ -193,7 +199,7 @@ def cleaned(p: Package, outcomes: Outcomes) -> Outcomes:
 
 def position_mutation(p: Package) -> Outcomes:
     parts = []
-    for a, b in itertools.combinations(p.occupied(), 2):
+    for a, b in itertools.combinations(p.instances(), 2):
         child = p.copy()
         child.tile[a], child.tile[b] = child.tile[b], child.tile[a]
         parts.append(sure(child.genome()))
@@ -258,8 +264,9 @@ def with_instance(p: Package, donor: Package, slot: int) -> Outcomes:
         return sure(p.genome())
     if slot not in p.slot:
         begin = p.copy()
-        begin.last_tile(slot)
-        begin.template[slot] = donor.template[slot]
+        if slot not in p.instances():
+            begin.last_tile(slot)
+            begin.template[slot] = donor.template[slot]
         bases = sure(begin.genome())
     elif p.template[slot] == donor.template[slot]:
         bases = sure(p.genome())
@@ -289,9 +296,11 @@ def instance_crossover(a: Package, b: Package) -> Outcomes:
     return mixture(parts)
 
 
-def small_space(seed: int) -> MohamSpace:
+def small_space(seed: int, given: list[int] | None = None) -> MohamSpace:
+    """Five layers on up to four slots of three templates; ``given`` fixes the templates."""
     rng = np.random.default_rng(seed)
-    table = random_table(rng, unique=4, templates=3, most=3, unmappable=(0.1, 0.5)[seed % 2])
+    unmappable = 0.0 if given else (0.1, 0.5)[seed % 2]
+    table = random_table(rng, unique=4, templates=3, most=3, unmappable=unmappable)
     features = np.column_stack([table.cycles, table.fixed_energy_pj, table.size_words.sum(axis=1)])
     return MohamSpace.from_arrays(
         rng.integers(4, size=5),
@@ -300,6 +309,7 @@ def small_space(seed: int) -> MohamSpace:
         features.astype(float),
         templates=3,
         max_instances=4,
+        fixed_templates=given,
     )
 
 
@@ -356,10 +366,23 @@ def test_a_mutation_yields_the_children_of_its_definition_as_often_as_it_says(na
         assert_frequencies(counted(children), expected)
 
 
+@pytest.mark.parametrize("name", [*list(MUTATIONS)[:3], "moham-position-mutation"])
+@pytest.mark.parametrize("given", [[2, 0, 1, 0], [1, -1, 0, 2]])
+def test_a_mutation_of_a_given_package_yields_the_children_of_its_definition(name, given):
+    space = small_space(1, given)
+    rng = np.random.default_rng(300)
+    operator = OPERATORS.load(name)()
+    for genome in random_genomes(space, rng, 2):
+        expected = MUTATIONS[name](Package(space, genome))
+        many = np.tile(genome, (DRAWS, 1))
+        children = operator._do(SimpleNamespace(space=space), many, random_state=rng)
+        assert_frequencies(counted(children), expected)
+
+
 @pytest.mark.parametrize("name", CROSSOVERS)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_crossover_yields_the_children_of_its_definition_as_often_as_it_says(name, seed):
-    space = small_space(seed)
+    space = small_space(seed, [2, 0, 1, 0] if seed == 3 else None)
     rng = np.random.default_rng(200 + seed)
     operator = OPERATORS.load(name)()
     genomes = random_genomes(space, rng, 4)
@@ -503,11 +526,13 @@ def test_the_order_of_a_child_begins_as_one_parent_and_ends_as_the_other():
     }
 
 
-def test_mutations_alone_reach_every_valid_package_of_a_small_space():
+@pytest.mark.parametrize("given", [None, [0, 1]])
+def test_mutations_alone_reach_every_valid_package_of_a_small_space(given):
     features = np.array([[1, 5, 9], [9, 5, 1], [3, 4, 3], [2, 2, 2], [5, 1, 2]], dtype=float)
     space = MohamSpace.from_arrays(
-        [0, 1, 0], [[], [0], []], [0, 2, 3, 4, 5], features, templates=2, max_instances=2
-    )
+        [0, 1, 0], [[], [0], []], [0, 2, 3, 4, 5], features, templates=2, max_instances=2,
+        fixed_templates=given,
+    )  # fmt: skip
     ranges = [range(low, high + 1) for low, high in zip(space.lower, space.upper, strict=True)]
     every = np.array(list(itertools.product(*ranges)))
     valid = every[space.is_valid(every)]

@@ -71,6 +71,19 @@ def test_templates_mappings_and_tiles_are_uniform():
     assert max(tiles.values()) / min(tiles.values()) < 1.2
 
 
+@pytest.mark.parametrize("sample", [random_packages, seeded_packages])
+def test_given_instances_stand_on_every_permutation_of_the_tiles(sample):
+    space = MohamSpace.from_arrays(
+        [0] * 5, [[]] * 5, [0, 2, 5], np.ones((5, 3)), templates=2, max_instances=3,
+        fixed_templates=[1, 0, 1],
+    )  # fmt: skip
+    blocks = space.view(sample(space, 12_000, np.random.default_rng(2)))
+    assert (blocks.template == [1, 0, 1]).all()
+    tiles = Counter(tuple(t) for t in blocks.tile.tolist())
+    assert len(tiles) == 6
+    assert max(tiles.values()) / min(tiles.values()) < 1.2
+
+
 def test_unordered_layers_come_in_every_order():
     space = free_space(4, [[]] * 4)
     X = random_packages(space, 5000, np.random.default_rng(3))

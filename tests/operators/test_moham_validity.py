@@ -29,7 +29,11 @@ MUTATIONS = [
     "moham-keys-mutation",
 ]
 LAYERED = MUTATIONS[:3]
-HARDWARE = MUTATIONS[3:7]
+HARDWARE = [
+    "moham-splitting-mutation",
+    "moham-merging-mutation",
+    "moham-template-mutation",
+]
 
 
 def problem_of(space: MohamSpace) -> SimpleNamespace:
@@ -182,6 +186,27 @@ def test_an_operator_changes_only_its_own_blocks(name):
     old, new = space.view(X)._asdict(), space.view(children)._asdict()
     changed = {block for block in old if not np.array_equal(old[block], new[block])}
     assert changed == own[name]
+
+
+def test_under_fixed_hardware_the_other_operators_leave_the_templates_alone():
+    own = {
+        "moham-scheduling-crossover": {"order"},
+        "moham-scheduling-mutation": {"order"},
+        "moham-mapping-crossover": {"mapping"},
+        "moham-mapping-mutation": {"mapping"},
+        "moham-position-mutation": {"tile"},
+        "moham-assignment-mutation": {"mapping", "slot"},
+        "moham-instance-crossover": {"mapping", "slot"},
+        "moham-keys-crossover": {"order", "mapping", "slot", "tile"},
+        "moham-keys-mutation": {"order", "mapping", "slot", "tile"},
+    }
+    assert {*own, *HARDWARE} == {*CROSSOVERS, *MUTATIONS}
+    space = SPACES["fixed hardware"]
+    X = random_genomes(space, np.random.default_rng(3), 500)
+    for name, blocks in own.items():
+        children = apply(name, space, X, np.random.default_rng(4))
+        old, new = space.view(X)._asdict(), space.view(children)._asdict()
+        assert {b for b in old if not np.array_equal(old[b], new[b])} == blocks, name
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.5])
