@@ -13,10 +13,12 @@ from mohsearch.core.errors import InfeasibleError, InputError
 from mohsearch.evaluators.mapper import kernels as kn
 from mohsearch.evaluators.mapper import walk as wk
 from mohsearch.evaluators.mapper.front import CYCLES, EDP, ENERGY, PARETO, Front, new_front
+from mohsearch.evaluators.mapper.hull import new_hopes, new_hull
 from mohsearch.evaluators.mapper.notation import format_mapping
 from mohsearch.evaluators.mapper.space import MappingSpace, build_space, padded_layers
 from mohsearch.evaluators.mapper.translate import (
     MapperOptions,
+    memo_of,
     new_state,
     padding_note,
     slots_of,
@@ -138,21 +140,24 @@ class _Search:
             raise self.reasons[0]
         self.tally = wk.Tally(
             evaluated=np.zeros(1, dtype=np.int64),
-            bounded=np.zeros(1, dtype=np.int64),
+            bounded=np.zeros(depth + 1, dtype=np.int64),
             limit=np.array([options.max_evaluations or np.iinfo(np.int64).max]),
             covered=np.zeros(1),
             over_capacity=np.zeros(depth + 1),
             beaten=np.zeros(depth + 1),
+            dominated=np.zeros(depth + 1),
         )
         self.translated = [tables_of(space, options) for space in self.spaces]
         self.state = new_state()
+        self.hull = new_hull()
+        self.hopes = new_hopes()
         self.too_large: dict[int, int] = {}
         self.unfinished: list[tuple[int, int]] = []
 
     def run(self) -> MappingFront:
         """Walk everything and return the front."""
         front = self._walk_all()
-        if not front.count[0]:
+        if not front.size[0]:
             raise InfeasibleError(self._why_empty())
         return self._extract(front)
 
@@ -166,13 +171,28 @@ class _Search:
         offsets = np.cumsum([0, *(len(p) for p in parallel)])
         least = self.spaces[0].layer.macs * float(self.translated[0][0]["mac_price"])
         front = new_front(cycles, least, kind, room)
+        slots = [
+            slots_of(space, t, self.options.prune)
+            for space, (t, _) in zip(self.spaces, self.translated, strict=True)
+        ]
+        memos = [memo_of(space, s) for space, s in zip(self.spaces, slots, strict=True)]
         for done, index in enumerate(order := np.argsort(cycles, kind="stable")):
             which = int(variant[index])
             choice = int(index - offsets[which])
             t, lists = self.translated[which]
             self._enter(which, choice)
-            slots = slots_of(self.spaces[which], t, self.options.prune)
-            ended = wk.walk(t, lists, self.state, slots, front, self.tally, int(index))
+            ended = wk.walk(
+                t,
+                lists,
+                self.state,
+                slots[which],
+                front,
+                self.tally,
+                self.hull,
+                self.hopes,
+                memos[which],
+                int(index),
+            )
             if ended == wk.FULL:
                 return self._again(4 * room)
             if ended == wk.LIMIT:
@@ -196,7 +216,7 @@ class _Search:
 
     def _extract(self, front: Front) -> MappingFront:
         """Turn the rows of the compiled front into arrays and text."""
-        count = int(front.count[0])
+        count = int(front.size[0])
         rows = np.lexsort(front.objectives[:count].T[::-1])
         depth = len(self.architecture.levels)
         detail = [self._detail(front, int(row)) for row in rows]
@@ -266,10 +286,11 @@ class _Search:
             "costed": float(tally.covered[0]),
             "pruned_by_capacity": _by_name(names, tally.over_capacity),
             "pruned_by_bound": _by_name(names, tally.beaten),
+            "pruned_by_dominance": _by_name(names, tally.dominated),
             "evaluations": int(tally.evaluated[0]),
-            "lower_bounds": int(tally.bounded[0]),
+            "lower_bounds": int(tally.bounded.sum()),
             "executed_bounds": [list(space.layer.bounds()) for space in self.spaces],
-            "front": int(front.count[0]),
+            "front": int(front.size[0]),
             "cpu_s": time.process_time() - self.started,
         }
         if self.unfinished:
@@ -278,7 +299,7 @@ class _Search:
 
     def _proven(self, front: Front) -> dict[str, Any]:
         """Return what no mapping can go below, and how far the best found is from it."""
-        best = front.objectives[: front.count[0]].min(axis=0)
+        best = front.objectives[: front.size[0]].min(axis=0)
         bound = best.copy()
         for which, choice in self.unfinished:
             t, lists = self.translated[which]

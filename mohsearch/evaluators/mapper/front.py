@@ -16,14 +16,17 @@ ROWS_PER_OCTAVE = 256
 OCTAVES = 8
 MOST_COLUMNS = 160
 
+SLACK = 1 + 1e-10
+"""Energies and areas that differ by less are the same but for rounding."""
+
 
 class Front(NamedTuple):
     """Mappings none of which beats another in cycles, energy and area.
 
     Attributes
     ----------
-    count
-        Shape (1,).
+    size
+        Shape (1,): mappings held.
     objectives
         Shape (F, 3): cycles, energy (pJ), area (um2).
     choice
@@ -33,19 +36,23 @@ class Front(NamedTuple):
     grid
         Shape (columns, rows): least area among points with at most ``grid_cycles[column]`` cycles
         and at most the energy at which the row starts.
+    near
+        Shape (columns * rows, 3): the smallest of the points in a row of the grid, in all columns
+        that it reaches or lies in. It tells ties from better.
     grid_energy
         log2 of the energy at which row 0 starts, and rows per octave.
     scalar
         Kind of objective, and the best value of a single one.
     """
 
-    count: NDArray[np.int64]
+    size: NDArray[np.int64]
     objectives: NDArray[np.float64]
     choice: NDArray[np.int64]
     left: NDArray[np.int16]
     order: NDArray[np.int8]
     loops: NDArray[np.int8]
     grid: NDArray[np.float64]
+    near: NDArray[np.float64]
     grid_cycles: NDArray[np.float64]
     grid_energy: NDArray[np.float64]
     scalar: NDArray[np.float64]
@@ -70,13 +77,14 @@ def new_front(
     if len(edges) > MOST_COLUMNS:
         edges = edges[np.unique(np.linspace(0, len(edges) - 1, MOST_COLUMNS).astype(int))]
     return Front(
-        count=np.zeros(1, dtype=np.int64),
+        size=np.zeros(1, dtype=np.int64),
         objectives=np.zeros((room, 3)),
         choice=np.zeros(room, dtype=np.int64),
         left=np.zeros((room, MAX_LEVELS, 8), dtype=np.int16),
         order=np.zeros((room, MAX_LEVELS, 8), dtype=np.int8),
         loops=np.zeros((room, MAX_LEVELS), dtype=np.int8),
         grid=np.full((len(edges), ROWS_PER_OCTAVE * OCTAVES), np.inf),
+        near=np.full((len(edges) * ROWS_PER_OCTAVE * OCTAVES, 3), np.inf),
         grid_cycles=edges.astype(np.float64),
         grid_energy=np.array([np.log2(least_energy_pj), float(ROWS_PER_OCTAVE)]),
         scalar=np.array([float(kind), np.inf]),
@@ -105,25 +113,45 @@ def column_of(f, cycles):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def beaten(f, column, cycles, energy, area):  # type: ignore[no-untyped-def]
-    """Tell whether the front provably holds something at least as good.
-
-    ``column`` is that of ``cycles``.
-    """
-    if f.scalar[0] != PARETO:
-        return scalar_value(f.scalar[0], cycles, energy) >= f.scalar[1]
+def cell_of(f, cycles, energy):  # type: ignore[no-untyped-def]
+    """Return the place in the flattened grid that bounds of such cycles and energy look at."""
     row = np.int64((np.log2(energy) - f.grid_energy[0]) * f.grid_energy[1])
     row = min(max(row, 0), f.grid.shape[1] - 1)
-    return f.grid[column, row] <= area
+    return column_of(f, cycles) * f.grid.shape[1] + row
+
+
+@njit(cache=True)
+def cell_beats(f, cell, cycles, energy, area):  # type: ignore[no-untyped-def]
+    """Tell whether what a cell of the grid knows is at least as good."""
+    area *= SLACK
+    if f.grid.ravel()[cell] <= area:
+        return True
+    near = f.near[cell]
+    return near[1] <= energy * SLACK and near[2] <= area and near[0] <= cycles
+
+
+@njit(cache=True)
+def beaten(f, cycles, energy, area):  # type: ignore[no-untyped-def]
+    """Tell whether the front provably holds something at least as good."""
+    if f.scalar[0] != PARETO:
+        return scalar_value(f.scalar[0], cycles, energy) * SLACK >= f.scalar[1]
+    return cell_beats(f, cell_of(f, cycles, energy), cycles, energy, area)
 
 
 @njit(cache=True)
 def mark(f, cycles, energy, area):  # type: ignore[no-untyped-def]
     """Lower the grid wherever this point is at least as good."""
     columns, rows = f.grid.shape
-    first = np.int64(np.floor((np.log2(energy) - f.grid_energy[0]) * f.grid_energy[1] + 1e-6)) + 1
-    first = max(first, 0)
-    if first >= rows:
+    exact = (np.log2(energy) - f.grid_energy[0]) * f.grid_energy[1]
+    row = min(max(np.int64(exact), 0), rows - 1)
+    for column in range(column_of(f, cycles), columns):
+        near = f.near[column * rows + row]
+        if area < near[2] or (area == near[2] and energy < near[1]):
+            near[0] = cycles
+            near[1] = energy
+            near[2] = area
+    first = np.int64(np.floor(exact + 1e-6)) + 1
+    if first < 0 or first >= rows:
         return
     for column in range(np.searchsorted(f.grid_cycles, cycles), columns):
         if f.grid[column, first] <= area:
@@ -140,17 +168,17 @@ def offer(f, st, depth, choice, cycles, energy, area):  # type: ignore[no-untype
 
     Returns -1 where the front is full, 1 where the mapping was kept.
     """
-    count = f.count[0]
+    count = f.size[0]
     y = f.objectives
     if f.scalar[0] != PARETO:
         value = scalar_value(f.scalar[0], cycles, energy)
-        if value >= f.scalar[1]:
+        if value * SLACK >= f.scalar[1]:
             return 0
         f.scalar[1] = value
         count = 0
     else:
         for i in range(count):
-            if y[i, 0] <= cycles and y[i, 1] <= energy and y[i, 2] <= area:
+            if y[i, 0] <= cycles and y[i, 1] <= energy * SLACK and y[i, 2] <= area * SLACK:
                 return 0
         kept = 0
         for i in range(count):
@@ -164,7 +192,7 @@ def offer(f, st, depth, choice, cycles, energy, area):  # type: ignore[no-untype
                 f.loops[kept] = f.loops[i]
             kept += 1
         count = kept
-        f.count[0] = count
+        f.size[0] = count
     if count >= y.shape[0]:
         return -1
     y[count, 0] = cycles
@@ -176,6 +204,6 @@ def offer(f, st, depth, choice, cycles, energy, area):  # type: ignore[no-untype
             f.left[count, level, d] = st.left[level, d]
             f.order[count, level, d] = st.order[level, d]
         f.loops[count, level] = st.loops[level]
-    f.count[0] = count + 1
+    f.size[0] = count + 1
     mark(f, cycles, energy, area)
     return 1

@@ -101,8 +101,11 @@ STATE = np.dtype(
         ("child_rows", "f8", (_L1, 3)),  # least rows filled, all instances
         ("parent_rows", "f8", (_L1, 3)),  # least rows moved at the parent, all instances
         ("least_hops", "f8", (_L1, 3)),  # least network energy
+        ("edge_fills", "f8", (_L1, 3)),  # words that one instance received last
+        ("edge_served", "f8", (_L1, 3)),  # words that its parent sent last
         ("variants", "i8", (_L, 8, 8)),  # loop orders to try
         ("variant_loops", "i8", (_L, 8)),
+        ("taken", "i8", _L),  # which of them
     ],
     align=True,
 )
@@ -221,10 +224,8 @@ def enter_spatial(t, lists, st):  # type: ignore[no-untyped-def]
         st.least_write[level] = lists.write_price[at]
         st.inner_area[level] = st.inner_area[level + 1] + st.instances[level] * lists.area[at]
     at = t.price_start[0]
-    for price in (st.read_price, st.least_read):
-        price[0] = lists.read_price[at]
-    for price in (st.write_price, st.least_write):
-        price[0] = lists.write_price[at]
+    st.least_read[0] = lists.read_price[at]
+    st.least_write[0] = lists.write_price[at]
     prepare_edges(t, st)
     start_outside(t, st)
     return 0
@@ -295,6 +296,8 @@ def spread_out(t, st, parent, child, x):  # type: ignore[no-untyped-def]
 def start_outside(t, st):  # type: ignore[no-untyped-def]
     """Set row 0: no loop is fixed yet; the MACs' energy and their fixed traffic are known."""
     depth = t.depth
+    st.read_price[0] = st.least_read[0]
+    st.write_price[0] = st.least_write[0]
     st.advances[0] = 1.0
     st.energy[0] = st.cycles * st.instances[depth] * t.mac_price
     st.chip_area[0] = 0.0
@@ -489,6 +492,8 @@ def charge(t, st, child, known):  # type: ignore[no-untyped-def]
         if varies:
             spread, network = input_spread(t, st, parent, child)
         served = fills * spread
+        st.edge_fills[child, x] = fills
+        st.edge_served[child, x] = served
         energy += fills * network
         reads = served
         per_access = t.per_access[parent]
@@ -527,7 +532,8 @@ def least_energy(t, st, known, upto):  # type: ignore[no-untyped-def]
     """Return a lower bound on energy once everything outside level ``known`` is fixed.
 
     Counts what is spent so far, the least traffic into levels before ``upto``, and of the MACs'
-    own traffic what is served by levels before ``upto``.
+    own traffic what is served by levels before ``upto`` (network not counted unless ``upto`` is
+    the depth).
     """
     depth = t.depth
     energy = st.energy[known]
@@ -555,7 +561,8 @@ def least_energy(t, st, known, upto):  # type: ignore[no-untyped-def]
                 energy += rows * write + max(rows - first, 0.0) * read
             else:
                 energy += rows * read
-            energy += st.least_hops[child, x] * again
+            if child < depth or upto == depth:
+                energy += st.least_hops[child, x] * again
     return energy
 
 

@@ -12,6 +12,7 @@ from mohsearch.core.errors import InputError
 from mohsearch.evaluators.mapper import kernels as kn
 from mohsearch.evaluators.mapper import walk as wk
 from mohsearch.evaluators.mapper.counts import CountRules
+from mohsearch.evaluators.mapper.memo import Memo, new_memo
 from mohsearch.evaluators.mapper.notation import Loop, Mapping, MappingLevel
 from mohsearch.evaluators.mapper.space import MappingSpace
 from mohsearch.hardware.architecture import Architecture
@@ -174,3 +175,12 @@ def padding_note(asked: LayerShape, executed: LayerShape) -> str:
     pairs = zip(DIMS, asked.bounds(), executed.bounds(), strict=True)
     padded = [f"{dim}{before} padded to {after}" for dim, before, after in pairs if before != after]
     return f"  # {', '.join(padded)}" if padded else ""
+
+
+def memo_of(space: MappingSpace, slots: wk.Slots) -> Memo:
+    """Allocate the memory of the last decision; not in use where there are less than three."""
+    decisions = np.unique(slots.level)
+    if len(decisions) < 3:
+        return new_memo(-1, 0, space.whole_bound)
+    last = int(decisions[-1])
+    return new_memo(last, last + 1, space.whole_bound)

@@ -8,7 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mohsearch.evaluators.mapper.front import PARETO, beaten, column_of, offer
+from mohsearch.evaluators.mapper.front import PARETO, beaten, offer
+from mohsearch.evaluators.mapper.hull import build_hull, follow, hope_left, list_hopes
 from mohsearch.evaluators.mapper.kernels import (
     CANONICAL,
     charge,
@@ -18,10 +19,13 @@ from mohsearch.evaluators.mapper.kernels import (
     least_energy,
     list_orders,
     settle_level,
+    start_outside,
 )
+from mohsearch.evaluators.mapper.memo import forget, recall
 
-DONE, LIMIT, FULL, TOO_LARGE = range(4)
-"""How a walk ends: all covered, evaluation limit, front full, least tiles exceed a capacity."""
+DONE, LIMIT, FULL, TOO_LARGE, NO_ROOM = range(5)
+"""How a walk ends: all covered, evaluation limit, front full, least tiles exceed a capacity,
+too many splits to remember."""
 
 
 class Slots(NamedTuple):
@@ -36,21 +40,12 @@ class Tally(NamedTuple):
     """What walks did. Mappings are counted as spatial choices times temporal factorisations."""
 
     evaluated: NDArray[np.int64]  # (1,) mappings costed, loop orders counted apart
-    bounded: NDArray[np.int64]  # (1,) lower bounds worked out
+    bounded: NDArray[np.int64]  # (L + 1,) lower bounds worked out
     limit: NDArray[np.int64]  # (1,) most mappings to cost
     covered: NDArray[np.float64]  # (1,) mappings costed in full
     over_capacity: NDArray[np.float64]  # (L + 1,) cut because a tile exceeds the level
     beaten: NDArray[np.float64]  # (L + 1,) cut because the front beats a lower bound
-
-
-class Hull(NamedTuple):
-    """Ways to fill the levels inside the last decision, none worse than another."""
-
-    count: NDArray[np.int64]
-    energy: NDArray[np.float64]
-    area: NDArray[np.float64]
-    read_rows: NDArray[np.float64]  # (H, L)
-    write_rows: NDArray[np.float64]  # (H, L)
+    dominated: NDArray[np.float64]  # (L + 1,) cut because another split is never worse
 
 
 @njit(cache=True)
@@ -74,7 +69,7 @@ def order_weight(t, st, slots, child, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def skip_larger(t, lists, st, slots, slot, position, stop, tally):  # type: ignore[no-untyped-def]
+def skip_larger(t, lists, st, slots, slot, position, stop, cut):  # type: ignore[no-untyped-def]
     """Drop the options that can only make the tile just rejected larger."""
     level = slots.level[slot]
     k = slot - 1
@@ -96,7 +91,7 @@ def skip_larger(t, lists, st, slots, slot, position, stop, tally):  # type: igno
                 weight *= t.chains[at, other, st.left[at, other]]
         for option in range(position[k] + 1, stop[k]):
             below = t.chains[level + 1, d, lists.option_next[option]]
-            tally.over_capacity[level + 1] += weight * below
+            cut[level + 1] += weight * below
         stop[k] = position[k] + 1
         if position[k] > first:
             return
@@ -131,9 +126,35 @@ def finish(t, lists, st, f, choice, level):  # type: ignore[no-untyped-def]
     energy = st.energy[last] + charge(t, st, depth, depth)
     cycles = least_cycles(t, st, depth)
     area = st.chip_area[last] + st.inner_area[depth]
-    if f.scalar[0] == PARETO and beaten(f, column_of(f, cycles), cycles, energy, area):
+    if f.scalar[0] == PARETO and beaten(f, cycles, energy, area):
         return 0
     return -1 if offer(f, st, depth, choice, cycles, energy, area) < 0 else 0
+
+
+@njit(cache=True)
+def try_remembered(t, lists, st, f, tally, memo, choice, slots, stop):  # type: ignore[no-untyped-def]
+    """Try the splits of the last decision that are worth it; return how that ended."""
+    level = memo.level[0]
+    key = recall(t, lists, st, memo)
+    if key < 0:
+        forget(memo)
+        key = recall(t, lists, st, memo)
+        if key < 0:
+            return NO_ROOM
+    share = order_weight(t, st, slots, level, stop) / weight_below(t, st, level)
+    tally.over_capacity[level + 1] += share * memo.too_large[key]
+    tally.dominated[level + 1] += share * memo.dominated[key]
+    for i in range(memo.start[key], memo.start[key] + memo.count[key]):
+        follow(t, lists, st, memo, i)
+        orders = 1.0
+        if t.free_order[level]:
+            orders = list_orders(t, st, level)
+        enter_order(t, st, level, memo.variant[i])
+        if finish(t, lists, st, f, choice, level + 1) < 0:
+            return FULL
+        tally.evaluated[0] += 1
+        tally.covered[0] += share / orders
+    return LIMIT if tally.evaluated[0] >= tally.limit[0] else DONE
 
 
 @njit(cache=True)
@@ -142,11 +163,11 @@ def hopeless(t, st, f, known):  # type: ignore[no-untyped-def]
     area = st.chip_area[known] + st.inner_area[known + 1]
     cycles = least_cycles(t, st, known)
     energy = least_energy(t, st, known, t.depth)
-    return beaten(f, column_of(f, cycles), cycles, energy, area)
+    return beaten(f, cycles, energy, area)
 
 
 @njit(cache=True)
-def walk(t, lists, st, slots, f, tally, choice):  # type: ignore[no-untyped-def]
+def walk(t, lists, st, slots, f, tally, hull, hopes, memo, choice):  # type: ignore[no-untyped-def]
     """Walk all mappings of the spatial choice ``st.sigma``; return how it ended."""
     tight = enter_spatial(t, lists, st)
     if tight:
@@ -157,6 +178,18 @@ def walk(t, lists, st, slots, f, tally, choice):  # type: ignore[no-untyped-def]
         tally.beaten[0] += weight_below(t, st, 0)
         return DONE
     count = slots.level.shape[0]
+    decided = slots.level[count - 1] + 1
+    remember = prune and memo.level[0] >= 0
+    if remember:
+        decided -= 1
+        forget(memo)
+    if prune:
+        hopes.decided[0] = decided
+        build_hull(t, lists, st, hull, memo, decided)
+        start_outside(t, st)
+        if list_hopes(t, st, hull, hopes, f, 0, decided) == 0:
+            tally.beaten[0] += weight_below(t, st, 0)
+            return DONE
     position = np.zeros(count, dtype=np.int64)
     stop = np.ones(count, dtype=np.int64)
     k = 0
@@ -178,9 +211,11 @@ def walk(t, lists, st, slots, f, tally, choice):  # type: ignore[no-untyped-def]
             continue
         child = level + 1
         if entering:
-            if not settle_level(t, lists, st, level):
-                tally.over_capacity[child] += order_weight(t, st, slots, child, stop)
-                skip_larger(t, lists, st, slots, k, position, stop, tally)
+            fits = settle_level(t, lists, st, level)
+            if not fits or (prune and not hope_left(t, st, hopes, f, level)):
+                cut = tally.beaten if fits else tally.over_capacity
+                cut[child] += order_weight(t, st, slots, child, stop)
+                skip_larger(t, lists, st, slots, k, position, stop, cut)
                 entering = False
                 k -= 1
                 continue
@@ -194,9 +229,18 @@ def walk(t, lists, st, slots, f, tally, choice):  # type: ignore[no-untyped-def]
             k -= 1
             continue
         enter_order(t, st, level, position[k])
-        tally.bounded[0] += 1
-        if prune and hopeless(t, st, f, child):
-            tally.beaten[child] += order_weight(t, st, slots, child, stop)
+        tally.bounded[child] += 1
+        if prune:
+            lost = hopeless(t, st, f, child)
+            if not lost and child < decided:
+                lost = list_hopes(t, st, hull, hopes, f, child, decided) == 0
+            if lost:
+                tally.beaten[child] += order_weight(t, st, slots, child, stop)
+                continue
+        if remember and child == decided:
+            ended = try_remembered(t, lists, st, f, tally, memo, choice, slots, stop)
+            if ended != DONE:
+                return ended
             continue
         if k + 1 < count:
             entering = True
