@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mohsearch.cli.front import FOLDER, RUN_OPTION
-from mohsearch.cli.output import is_terminal, print_table, say, to_csv, write_text
+from mohsearch.cli.output import is_terminal, print_table, say, to_csv
 from mohsearch.cli.program import example
+from mohsearch.core.files import write_text
 
 if TYPE_CHECKING:
     from mohsearch.analysis.compare import Comparison

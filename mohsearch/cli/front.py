@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mohsearch.cli.output import print_facts, print_table, say, to_csv, to_json, write_text
+from mohsearch.cli.output import print_facts, print_table, say, to_csv, to_json
 from mohsearch.cli.program import Group, example
+from mohsearch.core.files import write_text
 
 if TYPE_CHECKING:
     from mohsearch.analysis.fronts import Front

@@ -6,12 +6,9 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
-
-from mohsearch.core.errors import InputError
 
 
 def is_terminal() -> bool:
@@ -115,35 +112,6 @@ def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(records)
     return buffer.getvalue()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, creating its folder.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
-    """
-    make_folder(path)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(error.strerror or str(error), source=path) from error
-
-
-def make_folder(path: Path) -> None:
-    """Create the folder that a file will stand in.
-
-    Raises
-    ------
-    InputError
-        If it cannot be created.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(error.strerror or str(error), source=path.parent) from error
 
 
 def say(text: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mohsearch.core.errors import InputError
+from mohsearch.core.files import write_text
 
 
 class OutputFolder:
@@ -35,26 +36,7 @@ class OutputFolder:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file so that a reader sees the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(path)
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read or is no JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(error.strerror or str(error), source=path) from error
-    except ValueError as error:
-        raise InputError(f"not valid JSON: {error}", source=path) from error
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 @contextmanager

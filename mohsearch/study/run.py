@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import mohsearch
-from mohsearch.core.cards import validate
+from mohsearch.core.cards import read_json, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError
 from mohsearch.problems.base import SearchProblem
 from mohsearch.study.carry_out import RunOutcome, describe_failure, note_failure
 from mohsearch.study.events import Progress, StudyEvent, silent
 from mohsearch.study.executor import key_digest, run_here, run_in_processes
-from mohsearch.study.files import OutputFolder, locked, read_json, write_json
+from mohsearch.study.files import OutputFolder, locked, write_json
 from mohsearch.study.objects import build_problem, check_search
 from mohsearch.study.plan import Plan, PlannedRun, Study, plan_study
 from mohsearch.study.spec import StudySpec

@@ -10,6 +10,7 @@ from typing import Any
 
 from mohsearch.core.cards import read_text
 from mohsearch.core.errors import InputError, UnknownNameError
+from mohsearch.core.files import write_text
 from mohsearch.workloads.graph import Op, OpGraph
 from mohsearch.workloads.layers import bmm_op, conv_op, gemm_op, transposed_conv_ops
 
@@ -265,9 +266,15 @@ def write_table(graph: OpGraph, path: Path) -> None:
     """Write the mapped ops of a network as a CSV layer table; vector ops are contracted.
 
     :func:`read_table` reads the same loop nests and dependencies back.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
     """
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, EXPORTED, lineterminator="\n")
-        writer.writeheader()
-        for row in rows_of(graph):
-            writer.writerow({**row, "predecessors": " ".join(row["predecessors"])})
+    file = io.StringIO()
+    writer = csv.DictWriter(file, EXPORTED, lineterminator="\n")
+    writer.writeheader()
+    for row in rows_of(graph):
+        writer.writerow({**row, "predecessors": " ".join(row["predecessors"])})
+    write_text(Path(path), file.getvalue())

@@ -10,6 +10,7 @@ from typing import Any
 from mohsearch.core.cards import read_card, read_yaml, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError, UnknownNameError
+from mohsearch.core.files import write_text
 from mohsearch.workloads.application import Application, Tenant
 from mohsearch.workloads.card import ApplicationCard, NetworkCard
 from mohsearch.workloads.graph import OpGraph
@@ -211,16 +212,12 @@ def save_network(
         If the suffix is neither ``.csv`` nor ``.yaml``, or the file cannot be written.
     """
     path = Path(path)
-    try:
-        if path.suffix == ".csv":
-            write_table(graph, path)
-        elif path.suffix == ".yaml":
-            text = _card_text(graph, title or graph.name, licence)
-            path.write_text(text, encoding="utf-8")
-        else:
-            raise InputError("a network is written as .csv or .yaml", source=path)
-    except OSError as error:
-        raise InputError(error.strerror or str(error), source=path) from error
+    if path.suffix == ".csv":
+        write_table(graph, path)
+    elif path.suffix == ".yaml":
+        write_text(path, _card_text(graph, title or graph.name, licence))
+    else:
+        raise InputError("a network is written as .csv or .yaml", source=path)
 
 
 def _card_text(graph: OpGraph, title: str, licence: str) -> str:
