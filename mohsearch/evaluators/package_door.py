@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import networkx as nx
 from pydantic import Field, model_validator
 
-from mohsearch.core.cards import Card, read_text, validate
+from mohsearch.core.cards import Card, read_json, validate
 from mohsearch.core.errors import InputError
 from mohsearch.evaluators.package_network import PackageNetwork, Sharing
 from mohsearch.evaluators.package_schedule import Schedule, schedule_layers
 from mohsearch.evaluators.report import EvaluationReport
 
-Positive = Annotated[float, Field(gt=0)]
+Bandwidth = Annotated[float, Field(ge=1e-6, le=1e9)]
+"""From 1 kB/s, so that times stay numbers, to what never limits anything."""
 
 
 class InstanceEntry(Card):
@@ -29,8 +30,8 @@ class LayerEntry(Card):
 
     name: str
     instance: str
-    cycles: Positive
-    memory_bytes: Annotated[float, Field(ge=0)]
+    cycles: Annotated[float, Field(ge=1e-6, le=1e18)]
+    memory_bytes: Annotated[float, Field(ge=0, le=1e18)]
     predecessors: tuple[str, ...] = ()
 
 
@@ -38,10 +39,10 @@ class ScheduleCase(Card):
     """One schedule to work out; layers run in the order they stand in, or in ``order``."""
 
     id: str = ""
-    clock_ghz: Positive = 1.0
-    interface_bandwidth_gb_per_s: Positive = 4.0
-    link_bandwidth_gb_per_s: Positive = 16.0
-    system_bandwidth_gb_per_s: Positive = 16.0
+    clock_ghz: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
+    interface_bandwidth_gb_per_s: Bandwidth = 4.0
+    link_bandwidth_gb_per_s: Bandwidth = 16.0
+    system_bandwidth_gb_per_s: Bandwidth = 16.0
     sharing: Sharing = "proportional"
     instances: tuple[InstanceEntry, ...] = Field(min_length=1)
     layers: tuple[LayerEntry, ...] = Field(min_length=1)
@@ -80,10 +81,7 @@ def evaluate(path: Path) -> EvaluationReport:
     InputError
         If the file is not JSON, or a case is wrong; the message holds the field path.
     """
-    try:
-        data = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not valid JSON: {error}", source=path) from error
+    data = read_json(path)
     entries = data.get("cases", [data]) if isinstance(data, dict) else data
     if not isinstance(entries, list) or not entries:
         raise InputError("no case in it", source=path)
@@ -92,12 +90,30 @@ def evaluate(path: Path) -> EvaluationReport:
     for number, entry in enumerate(entries, start=1):
         source = f"{path}: case {number}"
         case = validate(ScheduleCase, entry, source=source)
+        _check_order(case, source)
         name = case.id or str(number)
         if name in document:
             raise InputError(f"an earlier case has the id {name!r}", source=source, field="id")
-        document[name] = _document(case, _schedule(case, source=source))
+        document[name] = _document(case, _schedule(case))
         rows += [{"case": name, **layer} for layer in document[name]["layers"]]
     return EvaluationReport(rows=tuple(rows), document=document, natural_format="json")
+
+
+def _check_order(case: ScheduleCase, source: str) -> None:
+    """Refuse dependencies with a cycle, and an order against them."""
+    graph = nx.DiGraph([(p, layer.name) for layer in case.layers for p in layer.predecessors])
+    if not nx.is_directed_acyclic_graph(graph):
+        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+        path = " -> ".join([*cycle, cycle[0]])
+        raise InputError(f"the dependencies form a cycle: {path}", source=source, field="layers")
+    names = case.order or tuple(layer.name for layer in case.layers)
+    place = {name: k for k, name in enumerate(names)}
+    for k, layer in enumerate(case.layers):
+        for before in layer.predecessors:
+            if place[before] > place[layer.name]:
+                message = f"{layer.name!r} must come after {before!r}, which it waits for"
+                field = "order" if case.order else f"layers[{k}]"
+                raise InputError(message, source=source, field=field)
 
 
 def _network(case: ScheduleCase) -> PackageNetwork:
@@ -114,21 +130,18 @@ def _interfaces(case: ScheduleCase) -> list[int]:
     return given or _network(case).assignment(len(case.instances))
 
 
-def _schedule(case: ScheduleCase, *, source: str) -> Schedule:
+def _schedule(case: ScheduleCase) -> Schedule:
     rank = {layer.name: i for i, layer in enumerate(case.layers)}
     instance = {entry.id: i for i, entry in enumerate(case.instances)}
-    try:
-        return schedule_layers(
-            [rank[name] for name in case.order or tuple(rank)],
-            [instance[layer.instance] for layer in case.layers],
-            [layer.cycles / (case.clock_ghz * 1e9) for layer in case.layers],
-            [layer.memory_bytes for layer in case.layers],
-            [[rank[p] for p in layer.predecessors] for layer in case.layers],
-            _interfaces(case),
-            _network(case),
-        )
-    except ValueError as error:
-        raise InputError(str(error), source=source, field="order") from error
+    return schedule_layers(
+        [rank[name] for name in case.order or tuple(rank)],
+        [instance[layer.instance] for layer in case.layers],
+        [layer.cycles / (case.clock_ghz * 1e9) for layer in case.layers],
+        [layer.memory_bytes for layer in case.layers],
+        [[rank[p] for p in layer.predecessors] for layer in case.layers],
+        _interfaces(case),
+        _network(case),
+    )
 
 
 def _document(case: ScheduleCase, result: Schedule) -> dict[str, Any]:

@@ -44,6 +44,14 @@ def test_instances_on_one_interface_slow_each_other_down(tmp_path):
     assert [row["case"] for row in report.rows] == ["two share"] * 3 + ["2"] * 3
 
 
+def test_the_slowest_package_and_the_largest_layer_still_have_a_latency(tmp_path):
+    slowest = {f"{name}_bandwidth_gb_per_s": 1e-6 for name in ("interface", "link", "system")}
+    layers = [layer | {"cycles": 1e18, "memory_bytes": 1e18} for layer in CASE["layers"]]
+    report = evaluate(tmp_path, CASE | slowest | {"clock_ghz": 1e-6, "layers": layers})
+    # three times 1e18 bytes at 1 kB/s of the whole package
+    assert report.document["two share"]["latency_s"] == pytest.approx(3e15)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -54,7 +62,18 @@ def test_instances_on_one_interface_slow_each_other_down(tmp_path):
         (CASE | {"layers": [CASE["layers"][0] | {"instance": "z"}]}, "no instance 'z'"),
         (CASE | {"layers": [CASE["layers"][2]]}, "no layer 'fc'"),
         (CASE | {"layers": CASE["layers"] + CASE["layers"][:1]}, "same name"),
-        (CASE | {"order": ["head", "fc", "conv"]}, "must come after"),
+        (CASE | {"order": ["head", "fc", "conv"]}, "case 1: order: 'head' must come after 'fc'"),
+        (
+            CASE | {"layers": CASE["layers"][::-1]},
+            r"case 1: layers\[0\]: 'head' must come after 'fc'",
+        ),
+        (
+            CASE | {"layers": [layer | {"predecessors": ["head"]} for layer in CASE["layers"]]},
+            "case 1: layers: the dependencies form a cycle: head -> head$",
+        ),
+        ('{"id": "a", "id": "b"}', "duplicate key 'id'"),
+        (CASE | {"link_bandwidth_gb_per_s": 1e-300}, "link_bandwidth_gb_per_s: .*0.000001"),
+        (CASE | {"system_bandwidth_gb_per_s": 0}, "system_bandwidth_gb_per_s"),
         (CASE | {"order": ["conv", "fc"]}, "each layer once"),
         (CASE | {"sharing": "fair"}, "sharing"),
         (CASE | {"instances": [{"id": "a", "interface": 0}, {"id": "b"}]}, "every instance or"),
