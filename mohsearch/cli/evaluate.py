@@ -17,9 +17,9 @@ from mohsearch.cli.output import (
     say,
     to_csv,
     to_json,
-    write_text,
 )
 from mohsearch.cli.program import example
+from mohsearch.core.files import write_text
 
 if TYPE_CHECKING:
     from mohsearch.evaluators.report import EvaluationReport
@@ -82,6 +82,7 @@ def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> N
 
     What each case in INPUT costs is printed, or written to a file.
     """
+    from mohsearch.analysis.quantities import count_text
     from mohsearch.core.errors import InputError
     from mohsearch.evaluators import EVALUATORS
 
@@ -106,7 +107,8 @@ def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> N
         click.echo(text, nl=False)
     else:
         write_text(output, text)
-        say(f"wrote {len(report.rows):,} cases to {output}")
+        rows = f" in {count_text(len(report.rows), 'row')}" if kind == "csv" else ""
+        say(f"wrote {count_text(report.cases, 'case')}{rows} to {output}")
     _say_summary(report)
 
 

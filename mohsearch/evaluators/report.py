@@ -14,9 +14,9 @@ class EvaluationReport:
     Attributes
     ----------
     rows
-        One flat record per case, for a table or CSV; units are suffixes of the keys.
+        Flat records for a table or CSV, one or more per case; units are suffixes of the keys.
     document
-        The whole result as plain JSON types, keyed by case id.
+        The whole result as plain JSON types: by case id, or with a list ``cases`` or ``runs``.
     natural_format
         The format in which this evaluator's users exchange cases.
     summary
@@ -27,3 +27,18 @@ class EvaluationReport:
     document: Any
     natural_format: Literal["json", "csv"]
     summary: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def cases(self) -> int:
+        """Number of cases.
+
+        Examples
+        --------
+        >>> layers = ({"case": "a", "layer": 1}, {"case": "a", "layer": 2})
+        >>> EvaluationReport(layers, {"a": {}}, "json").cases
+        1
+        """
+        for name in ("cases", "runs"):
+            if isinstance(self.document.get(name), list):
+                return len(self.document[name])
+        return len(self.document)

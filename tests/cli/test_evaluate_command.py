@@ -46,9 +46,21 @@ def test_the_suffix_of_the_output_is_its_format(cases, tmp_path):
     result = run("evaluate", "systolic", cases, "-o", tmp_path / "out" / "counts.json")
     assert "wrote 2 cases to" in result.stderr
     assert len(json.loads((tmp_path / "out" / "counts.json").read_text())) == 2
-    run("evaluate", "systolic", cases, "-o", tmp_path / "a.csv")
+    result = run("evaluate", "systolic", cases, "-o", tmp_path / "a.csv")
+    assert "wrote 2 cases in 2 rows to" in result.stderr
     assert len((tmp_path / "a.csv").read_text().splitlines()) == 3
     run("evaluate", "systolic", cases, "-o", tmp_path / "t.txt", "--format", "table", code=2)
+
+
+def test_cases_are_counted_where_each_has_several_rows(tmp_path):
+    layers = [
+        {"name": n, "instance": "a", "cycles": 100, "memory_bytes": 5} for n in ("x", "y", "z")
+    ]
+    path = tmp_path / "package.json"
+    path.write_text(json.dumps({"instances": [{"id": "a"}], "layers": layers}))
+    for name, said in (("out.json", "wrote 1 case to "), ("out.csv", "wrote 1 case in 3 rows to ")):
+        result = run("evaluate", "package-schedule", path, "-o", tmp_path / name)
+        assert said in result.stderr
 
 
 def test_wrong_evaluators_and_files_are_answered_clearly(cases, tmp_path):
