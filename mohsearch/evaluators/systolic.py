@@ -72,12 +72,19 @@ def systolic_cycles(m: int, n: int, k: int, height: int, width: int, dataflow: D
 def systolic_utilization(
     m: int, n: int, k: int, height: int, width: int, dataflow: Dataflow
 ) -> float:
-    """Return the share of multiply-accumulate slots in use over :func:`systolic_cycles`, 0 to 1.
+    """Return multiply-accumulates over processing elements times :func:`systolic_cycles`.
+
+    That is the share of the array in use, as SCALE-Sim reports it. The cycles are counted from 0,
+    one less than their number; so outputs held in an array of a single element, which is never
+    idle, give x / (x - 1) for x products, above 1 (and 1.0 for x = 1). Everywhere else it is at
+    most 1.
 
     Examples
     --------
     >>> round(systolic_utilization(8, 8, 8, 8, 8, "os"), 5)
     0.38095
+    >>> systolic_utilization(1, 1, 5, 1, 1, "os")
+    1.25
     """
     cycles = systolic_cycles(m, n, k, height, width, dataflow)
     return m * n * k / (cycles * height * width) if cycles else 1.0

@@ -78,7 +78,10 @@ class LayerShape:
 
     @property
     def input_elements(self) -> int:
-        """Distinct addresses of I's footprint (padding outside the image included)."""
+        """Elements of the smallest box of I that holds every address, padding included.
+
+        Strides larger than the filter, or dilation, leave elements of the box unread; they count.
+        """
         rows = (self.P - 1) * self.stride_h + (self.R - 1) * self.dilation_h + 1
         columns = (self.Q - 1) * self.stride_w + (self.S - 1) * self.dilation_w + 1
         return self.N * self.G * self.C * rows * columns

@@ -1,6 +1,7 @@
 """The evaluator ``systolic`` against SCALE-Sim's tables and a walked wavefront."""
 
 import csv
+import itertools
 
 import pytest
 
@@ -57,6 +58,18 @@ def test_utilization_is_a_share(dataflow):
     for size in (1, 3, 8, 64):
         assert 0 < systolic_utilization(size, size, size, 8, 8, dataflow) <= 1
     assert systolic_utilization(1, 1, 1, 1, 1, "os") == 1
+
+
+def test_utilization_exceeds_one_only_for_outputs_held_by_a_single_element():
+    sizes = range(1, 6)
+    above = {
+        (dataflow, height, width)
+        for dataflow in DATAFLOWS
+        for m, n, k, height, width in itertools.product(sizes, repeat=5)
+        if systolic_utilization(m, n, k, height, width, dataflow) > 1
+    }
+    assert above == {("os", 1, 1)}
+    assert systolic_utilization(2, 3, 4, 1, 1, "os") == 24 / 23
 
 
 def test_further_columns_pass_through_and_stale_cycles_are_replaced(tmp_path):
