@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mohsearch.cli.output import figure_text, print_facts, print_table, to_json
 from mohsearch.cli.program import Group, example
+
+if TYPE_CHECKING:
+    from mohsearch.hardware.templates import AxisCard, LevelCard, TemporalCard
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
@@ -43,7 +47,7 @@ def list_templates(as_json: bool) -> None:
 @click.option("-v", "--variant", help="Variant of the card. Default: the card's own default.")
 @_JSON
 def show_template(name: str, variant: str | None, as_json: bool) -> None:
-    """Show a template: its levels from memory inwards, capacities, fan-outs, what each may hold."""
+    """Show a template: its levels from memory inwards, sizes, bandwidths, rules for mappings."""
     from mohsearch.core.catalog import Catalog
     from mohsearch.core.errors import UnknownNameError
     from mohsearch.hardware.templates import read_template
@@ -70,27 +74,67 @@ def show_template(name: str, variant: str | None, as_json: bool) -> None:
         }
     )
     click.echo()
+    _print_levels(figures.levels)
+    click.echo()
+    _print_rules(figures.levels)
+
+
+def _print_levels(levels: Sequence[LevelCard]) -> None:
+    """Print what each level is: size and bandwidth of one instance, tensors kept."""
+
+    def number(value: float | None) -> str:
+        return "-" if value is None else figure_text(value)
+
     table = [
         [
-            level.name,
+            level.name + (" (optional)" if level.optional else ""),
             level.memory.kind,
-            "-" if level.size_words is None else f"{level.size_words:,}",
+            number(level.size_words),
             str(level.word_bits),
-            " ".join(level.keeps),
-            level.temporal.dims if isinstance(level.temporal.dims, str)
-            else " ".join(level.temporal.dims),
-            "; ".join(_axis(axis) for axis in level.fanout),
+            number(level.read_words_per_cycle),
+            number(level.write_words_per_cycle),
+            " ".join(level.keeps) or "-",
         ]
-        for level in figures.levels
-    ]  # fmt: skip
-    headers = ["level", "kind", "words", "bits/word", "keeps", "loops in time", "fan-out below"]
-    print_table(headers, table, numeric=[2, 3])
+        for level in levels
+    ]
+    headers = ["level", "kind", "words", "bits/word", "reads/cycle", "writes/cycle", "keeps"]
+    print_table(headers, table, numeric=range(2, 6))
+    click.echo("reads and writes in words per cycle of one instance; - is unlimited")
 
 
-def _axis(axis: Any) -> str:
+def _print_rules(levels: Sequence[LevelCard]) -> None:
+    """Print what a mapping may do at each level, in time and in space."""
+    headers = ["level", "loops in time", "fan-out below"]
+    table = [
+        [level.name, _loops(level.temporal), "; ".join(_axis(a) for a in level.fanout) or "-"]
+        for level in levels
+    ]
+    if any(level.gemm_fanout is not None for level in levels):
+        headers.append("fan-out below, matrix products")
+        for row, level in zip(table, levels, strict=True):
+            axes = level.gemm_fanout
+            row.append("the same" if axes is None else "; ".join(_axis(a) for a in axes) or "-")
+    print_table(headers, table)
+    click.echo("a > b: a outside b; whole: all that the levels inside leave of the dimension")
+
+
+def _loops(rule: TemporalCard) -> str:
+    if rule.order is not None:
+        allowed = set(rule.all_dims())
+        text = " > ".join(dim for dim in rule.order if dim in allowed)
+    else:
+        text = rule.dims if isinstance(rule.dims, str) else " ".join(rule.dims)
+    return (text or "-") + _whole(rule.whole)
+
+
+def _axis(axis: AxisCard) -> str:
     if axis.exact:
         return f"{axis.axis}: exactly " + " ".join(f"{d}={n}" for d, n in axis.exact.items())
-    return f"{axis.axis}: up to {axis.limit} over {' '.join(axis.dims)}"
+    return f"{axis.axis}: up to {axis.limit} over {' '.join(axis.dims)}" + _whole(axis.whole)
+
+
+def _whole(dims: Sequence[str]) -> str:
+    return f", {' '.join(dims)} whole" if dims else ""
 
 
 @click.group(cls=Group, epilog=example("mohsearch problem list", "mohsearch problem show moham"))

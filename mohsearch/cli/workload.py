@@ -10,7 +10,6 @@ import click
 
 from mohsearch.cli.output import (
     figure_text,
-    make_folder,
     print_facts,
     print_table,
     say,
@@ -46,6 +45,15 @@ DIM = click.option(
     metavar="NAME=SIZE",
     callback=_dims,
     help="Size of a symbolic dimension of an ONNX file, such as batch=1. Repeatable.",
+)
+
+
+VECTOR_OPS = click.option(
+    "--vector-op",
+    "vector_ops",
+    multiple=True,
+    metavar="TYPE",
+    help="Op type of an ONNX file, otherwise unknown, to take as element-wise. Repeatable.",
 )
 
 
@@ -102,8 +110,15 @@ def list_(as_json: bool) -> None:
 @click.argument("name", metavar="NAME_OR_FILE")
 @click.option("--layers", is_flag=True, help="List every layer with its shape.")
 @DIM
+@VECTOR_OPS
 @_JSON
-def show(name: str, layers: bool, dims: Mapping[str, int], as_json: bool) -> None:
+def show(
+    name: str,
+    layers: bool,
+    dims: Mapping[str, int],
+    vector_ops: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Show a network or application: sizes, kinds of layers, source."""
     from mohsearch.core.catalog import Catalog
     from mohsearch.workloads.zoo import (
@@ -115,10 +130,11 @@ def show(name: str, layers: bool, dims: Mapping[str, int], as_json: bool) -> Non
     )
 
     catalog = Catalog.around()
-    is_network = dims or (name in list_networks(catalog) and name not in list_applications(catalog))
-    if is_network:
-        graph = load_network(name, catalog, dims=dims)
-        facts = describe_network(name, catalog, dims=dims)
+    options: dict[str, Any] = {"dims": dims, "vector_ops": vector_ops}
+    known_network = name in list_networks(catalog) and name not in list_applications(catalog)
+    if known_network or any(options.values()):
+        graph = load_network(name, catalog, **options)
+        facts = describe_network(name, catalog, **options)
         rows = [_layer_row(op.name, "", op.shape) for op in graph.mapped_ops]
     else:
         application = load_application(name, catalog)
@@ -180,13 +196,7 @@ def _readable(facts: Mapping[str, Any]) -> dict[str, object]:
 @click.option("--title", help="Title on the card. Default: the name.")
 @click.option("--source", default="", help="Where the network comes from, for the card.")
 @DIM
-@click.option(
-    "--vector-op",
-    "vector_ops",
-    multiple=True,
-    metavar="TYPE",
-    help="Op type of an ONNX file, otherwise unknown, to take as element-wise. Repeatable.",
-)
+@VECTOR_OPS
 @click.option("--force", is_flag=True, help="Replace an existing card.")
 def import_(
     file: Path,
@@ -220,7 +230,6 @@ def import_(
     graph = OpGraph.from_dict(
         graph.to_dict() | {"name": label, "source": source or f"imported from {file.name}"}
     )
-    make_folder(target)
     save_network(graph, target, title=title or label)
     again = load_network(str(target.resolve()))
     if again.unique_shapes() != graph.unique_shapes() or again.macs != graph.macs:

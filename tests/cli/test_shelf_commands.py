@@ -29,6 +29,14 @@ def run(*args, code=0):
         (["workload", "show", "resnet50"], ["54", "published", "0.997"]),
         (["template", "list"], ["eyeriss", "row stationary", "paper, artifact"]),
         (["template", "show", "simba"], ["GlobalBuffer", "exactly K=8", "MICRO 2019"]),
+        (
+            ["template", "show", "eyeriss"],
+            ["16  ", "G > K > N > P > C, P whole", "S C K G, S whole"],
+        ),
+        (
+            ["template", "show", "shidiannao"],
+            ["RegisterOut (optional)", "matrix products", "X: up to 16 over K; Y: up to 16 over N"],
+        ),
         (["problem", "list"], ["moham", "latency_s, energy_j, area_mm2"]),
         (["problem", "show", "moham"], ["permutation", "max_instances", "area_mm2"]),
         (["operator", "list"], ["mapping-crossover", "0.047", "ablation"]),
@@ -122,6 +130,29 @@ def test_an_onnx_model_is_imported_with_its_symbolic_dimension_fixed(tmp_path, m
     assert "batch" in result.stderr
     run("workload", "import", "net.onnx", "--dim", "batch=2", "-o", "net.yaml")
     assert load_network("net.yaml").macs == 2 * 4 * 3 * 9 * 64
+
+
+def test_an_onnx_model_with_an_op_of_its_own_is_shown_on_request(tmp_path, monkeypatch):
+    onnx = pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    helper = onnx.helper
+    graph = helper.make_graph(
+        [
+            helper.make_node("Gemm", ["x", "w"], ["h"], name="linear"),
+            helper.make_node("Wobble", ["h"], ["y"], name="wobble", domain="my.ops"),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", 1, [5, 3])],
+        [helper.make_tensor_value_info("y", 1, [5, 4])],
+        [helper.make_tensor("w", 1, [3, 4], [0.0] * 12)],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my.ops", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets), tmp_path / "net.onnx")
+    assert "--vector-op Wobble" in run("workload", "show", "net.onnx", code=2).stderr
+    shown = run("workload", "show", "net.onnx", "--vector-op", "Wobble", "--json").stdout
+    assert json.loads(shown)["macs"] == 60
+    refused = run("workload", "show", "tiny_cnn", "--vector-op", "Wobble", code=2)
+    assert "for ONNX files" in refused.stderr
 
 
 @pytest.mark.parametrize("text", ["batch", "batch=", "=1", "batch=0", "batch=x"])
