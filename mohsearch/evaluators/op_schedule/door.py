@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mohsearch.evaluators.op_schedule.files import NamedInstance, read_instances
+from mohsearch.evaluators.op_schedule.instance import ScheduleInstance
 from mohsearch.evaluators.op_schedule.solver import ScheduleOptions, ScheduleResult, solve
 from mohsearch.evaluators.report import EvaluationReport
 
@@ -35,7 +36,9 @@ def evaluate(path: Path) -> EvaluationReport:
     """
     document: dict[str, Any] = {}
     rows = []
-    for case in list(read_instances(path)):
+    cases = list(read_instances(path))
+    solve(ScheduleInstance.build([0, 1, 1], [4, 3, 3], [3, 2, 2], [], 1, 1))  # loads compiled code
+    for case in cases:
         result = solve(case.instance, ScheduleOptions(time_limit_s=case.time_limit_s))
         document[case.name] = written = _written(case, result)
         rows.append(
