@@ -34,7 +34,8 @@ from mohsearch.cli.program import Program, example
 def cli(debug: bool) -> None:
     """Search hardware for deep learning: Pareto sets over latency, energy, area and more.
 
-    Exit codes: 0 done, 1 a run or check failed, 2 wrong usage or input, 130 interrupted.
+    Exit codes: 0 done, 1 a run or check failed, 2 wrong usage or input, 130 interrupted,
+    143 terminated.
     """
 
 

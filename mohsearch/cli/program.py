@@ -1,7 +1,7 @@
 """Command groups that speak clearly: near misses, one line per error, exit codes.
 
 Exit codes: 0 done; 1 a run or check failed, or a defect of this package; 2 wrong usage or input;
-130 interrupted; 141 the reader of the output went away.
+130 interrupted; 143 terminated; 141 the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import click
 
+from mohsearch.cli.interruption import exit_code_of
 from mohsearch.core.errors import MohsearchError
 
-INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
@@ -71,9 +71,9 @@ class Program(Group):
             if ctx.params.get("debug"):
                 traceback.print_exc()
             raise Failure(str(error), error.exit_code) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interruption:
             click.echo("mohsearch: interrupted", err=True)
-            ctx.exit(INTERRUPTED)
+            ctx.exit(exit_code_of(interruption))
         except BrokenPipeError:
             _leave_closed_pipe()
         except Exception as error:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mohsearch.cli.interruption import TERMINATED, ends_on_request, exit_code_of
 from mohsearch.cli.output import figure_text, print_facts, print_table, say, to_json
-from mohsearch.cli.program import INTERRUPTED, Group, example
+from mohsearch.cli.program import Group, example
 
 if TYPE_CHECKING:
     from mohsearch.study.plan import Study
@@ -206,13 +207,19 @@ def _carry_out(loaded: Study, folder: Path, workers: int | None, quiet: bool) ->
         say(f"{loaded.spec.title}")
         runs = count_text(len(planned.runs), "run")
         say(f"{runs}, {planned.evaluations:,} evaluations at most, in {folder}")
-    try:
-        with make_reporter(len(planned.runs), quiet=quiet) as reporter:
-            outcome = run_study(loaded, folder, workers=workers, progress=reporter)
-    except KeyboardInterrupt:
-        say("interrupted; completed generations are kept. Go on with:")
+
+    def how_to_go_on(code: int) -> None:
+        ended = "terminated" if code == TERMINATED else "interrupted"
+        say(f"{ended}; completed generations are kept. Go on with:")
         say(f"  mohsearch study resume {folder}")
-        raise click.exceptions.Exit(INTERRUPTED) from None
+
+    with ends_on_request(how_to_go_on):
+        try:
+            with make_reporter(len(planned.runs), quiet=quiet) as reporter:
+                outcome = run_study(loaded, folder, workers=workers, progress=reporter)
+        except KeyboardInterrupt as interruption:
+            how_to_go_on(exit_code_of(interruption))
+            raise click.exceptions.Exit(exit_code_of(interruption)) from None
     if not quiet:
         _report(outcome, folder)
     if outcome.failed:

@@ -7,6 +7,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -75,6 +76,7 @@ def run_in_processes(
             for outcome in _run_pool(study, batch, folder, count, cache_dir, progress):
                 outcomes[outcome.run_id] = outcome
         except _ProcessDied as death:
+            time.sleep(POLL_S)  # a signal to all processes must reach this one before it goes on
             suspects |= death.under_way
             if alone:
                 run, reason = batch[0], "its process died (killed, or out of memory)"

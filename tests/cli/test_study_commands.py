@@ -178,6 +178,56 @@ def test_an_interrupted_study_says_how_to_go_on_and_ends_the_same(write, project
     assert cut == whole
 
 
+def living_members(group):
+    """Return the processes of a process group that still do something."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(pgrp) == group and state not in "ZX":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("whole_group", [False, True], ids=["process", "group"])
+def test_a_terminated_study_ends_its_workers_and_can_be_resumed(write, project, whole_group):
+    path = write(seeds=2, options={"delay_s": 0.03}, budget={"population": 16, "generations": 60})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mohsearch", "study", "run", str(path), "-o", "cut",
+         "--workers", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    while ": started" not in process.stderr.readline():
+        assert process.poll() is None
+    assert len(living_members(process.pid)) >= 3
+    time.sleep(0.3)
+    process.terminate()
+    if whole_group:  # as `timeout` does: the command, then its group
+        os.killpg(process.pid, signal.SIGTERM)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert stderr.splitlines()[-2:] == [
+        "terminated; completed generations are kept. Go on with:",
+        "  mohsearch study resume cut",
+    ]
+    assert "Traceback" not in stderr
+    deadline = time.monotonic() + 10
+    while (left := living_members(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+    state = json.loads(run("study", "status", "cut", "--json").stdout)
+    assert [item["status"] for item in state["runs"]].count("failed") == 0
+    assert not state["complete"]
+    run("study", "resume", "cut", "-q", "--workers", "1")
+    assert json.loads(run("study", "status", "cut", "--json").stdout)["complete"]
+
+
 def test_lines_about_progress_are_occasional(monkeypatch, capsys):
     clock = iter([0.0, 1.0, 5.0, 11.0, 12.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
