@@ -137,19 +137,31 @@ def test_a_process_without_arguments_shows_the_help_and_exits_with_2():
     assert "Traceback" not in result.stderr
 
 
-def test_user_errors_of_a_process_have_exit_code_2_and_no_traceback(tmp_path):
-    for args in (
-        ("front", "show", "absent"),
-        ("study", "run", "no-such-study"),
-        ("workload", "show", "no-such-network"),
-        ("study", "run", "broken.yaml"),
-        ("plot", "front", "."),
-    ):
-        (tmp_path / "broken.yaml").write_text("name: [\n")
-        result = process(*args, cwd=tmp_path)
-        assert result.returncode == 2, result.stderr
-        assert len(result.stderr.strip().splitlines()) == 1, result.stderr
-        assert result.stderr.startswith("mohsearch: ")
+MISTAKES = [
+    ("front", "show", "absent"),
+    ("study", "run", "no-such-study"),
+    ("workload", "show", "no-such-network"),
+    ("study", "run", "broken.yaml"),
+    ("plot", "front", "."),
+]
+
+
+@pytest.mark.parametrize("args", MISTAKES, ids=" ".join)
+def test_user_errors_have_exit_code_2_and_one_line(tmp_path, monkeypatch, args):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.yaml").write_text("name: [\n")
+    result = run(*args)
+    assert result.exit_code == 2, result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("mohsearch: ")
+
+
+def test_a_user_error_of_a_process_has_exit_code_2_and_no_traceback(tmp_path):
+    (tmp_path / "broken.yaml").write_text("name: [\n")
+    result = process("study", "run", "broken.yaml", cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("mohsearch: ")
 
 
 def test_a_reader_that_goes_away_gets_no_complaint():
