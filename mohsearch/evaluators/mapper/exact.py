@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mohsearch.core.errors import InfeasibleError, InputError
 from mohsearch.evaluators.mapper import kernels as kn
 from mohsearch.evaluators.mapper import walk as wk
-from mohsearch.evaluators.mapper.front import CYCLES, EDP, ENERGY, PARETO, Front, new_front
-from mohsearch.evaluators.mapper.hull import new_hopes, new_hull
+from mohsearch.evaluators.mapper.front import CYCLES, EDP, ENERGY, PARETO, ROOM, new_front
+from mohsearch.evaluators.mapper.hull import HOPES, HULL
 from mohsearch.evaluators.mapper.notation import format_mapping
 from mohsearch.evaluators.mapper.space import MappingSpace, build_space, padded_layers
 from mohsearch.evaluators.mapper.translate import (
@@ -138,30 +138,23 @@ class _Search:
                 self.reasons.append(error)
         if not self.spaces:
             raise self.reasons[0]
-        self.tally = wk.Tally(
-            evaluated=np.zeros(1, dtype=np.int64),
-            bounded=np.zeros(depth + 1, dtype=np.int64),
-            limit=np.array([options.max_evaluations or np.iinfo(np.int64).max]),
-            covered=np.zeros(1),
-            over_capacity=np.zeros(depth + 1),
-            beaten=np.zeros(depth + 1),
-            dominated=np.zeros(depth + 1),
-        )
+        self.tally = np.zeros(1, dtype=wk.TALLY)[0]
+        self.tally["limit"] = options.max_evaluations or np.iinfo(np.int64).max
         self.translated = [tables_of(space, options) for space in self.spaces]
         self.state = new_state()
-        self.hull = new_hull()
-        self.hopes = new_hopes()
+        self.hull = np.zeros(1, dtype=HULL)[0]
+        self.hopes = np.zeros(1, dtype=HOPES)[0]
         self.too_large: dict[int, int] = {}
         self.unfinished: list[tuple[int, int]] = []
 
     def run(self) -> MappingFront:
         """Walk everything and return the front."""
         front = self._walk_all()
-        if not front.size[0]:
+        if not front["size"]:
             raise InfeasibleError(self._why_empty())
         return self._extract(front)
 
-    def _walk_all(self, room: int = 4096) -> Front:
+    def _walk_all(self) -> Any:
         kind = _KIND[self.options.objective]
         parallel = [space.spatial.prod(axis=(1, 2)) for space in self.spaces]
         cycles = np.concatenate(
@@ -169,32 +162,21 @@ class _Search:
         )
         variant = np.repeat(np.arange(len(self.spaces)), [len(p) for p in parallel])
         offsets = np.cumsum([0, *(len(p) for p in parallel)])
-        least = self.spaces[0].layer.macs * float(self.translated[0][0]["mac_price"])
-        front = new_front(cycles, least, kind, room)
+        least = self.spaces[0].layer.macs * float(self.translated[0]["mac_price"])
+        front = new_front(cycles, least, kind)
         slots = [
             slots_of(space, t, self.options.prune)
-            for space, (t, _) in zip(self.spaces, self.translated, strict=True)
+            for space, t in zip(self.spaces, self.translated, strict=True)
         ]
         memos = [memo_of(space, s) for space, s in zip(self.spaces, slots, strict=True)]
         for done, index in enumerate(order := np.argsort(cycles, kind="stable")):
             which = int(variant[index])
             choice = int(index - offsets[which])
-            t, lists = self.translated[which]
+            t = self.translated[which]
             self._enter(which, choice)
-            ended = wk.walk(
-                t,
-                lists,
-                self.state,
-                slots[which],
-                front,
-                self.tally,
-                self.hull,
-                self.hopes,
-                memos[which],
-                int(index),
-            )
+            ended = self._walk(which, slots[which], front, memos[which], int(index))
             if ended == wk.FULL:
-                return self._again(4 * room)
+                raise InputError(f"{self.layer}: more than {ROOM} Pareto-optimal mappings")
             if ended == wk.LIMIT:
                 self.unfinished = [
                     (int(variant[i]), int(i - offsets[variant[i]])) for i in order[done:]
@@ -203,27 +185,33 @@ class _Search:
         self.offsets, self.variant = offsets, variant
         return front
 
-    def _again(self, room: int) -> Front:
-        """Start over with room for more mappings."""
-        for counter in self.tally:
-            if counter is not self.tally.limit:
-                counter[:] = 0
-        return self._walk_all(room)
+    def _walk(self, which: int, slots: Any, front: Any, memo: Any, index: int) -> int:
+        """Walk the spatial choice just entered; return how it ended."""
+        t, state, tally = self.translated[which], self.state, self.tally
+        tight = kn.enter_spatial(t, state)
+        if tight:
+            tally["over_capacity"][tight] += wk.weight_below(t, state, 0)
+            return wk.TOO_LARGE
+        bounds = (self.hull, self.hopes, memo)
+        if not wk.open_choice(t, state, slots, front, tally, *bounds):
+            return wk.DONE
+        return int(wk.walk(t, state, slots, front, tally, *bounds, index))
 
     def _enter(self, which: int, choice: int) -> None:
         spatial = self.spaces[which].spatial[choice]
         self.state["sigma"][: len(spatial)] = spatial
 
-    def _extract(self, front: Front) -> MappingFront:
+    def _extract(self, front: Any) -> MappingFront:
         """Turn the rows of the compiled front into arrays and text."""
-        count = int(front.size[0])
-        rows = np.lexsort(front.objectives[:count].T[::-1])
+        count = int(front["size"])
+        rows = np.lexsort(front["objectives"][:count].T[::-1])
         depth = len(self.architecture.levels)
         detail = [self._detail(front, int(row)) for row in rows]
         columns = {
             key: np.array([d[key] for d in detail]) for key in detail[0] if key != "notation"
         }
-        objectives = front.objectives[rows]
+        self._size(columns["size_words"])
+        objectives = front["objectives"][rows]
         return MappingFront(
             architecture=self.architecture.name,
             layer=self.layer,
@@ -235,76 +223,69 @@ class _Search:
             **columns,
         )
 
-    def _detail(self, front: Front, row: int) -> dict[str, Any]:
-        index = int(front.choice[row])
+    def _size(self, words: NDArray[np.int64]) -> None:
+        """Turn words used by the levels of each mapping into sizes, in place."""
+        copies = 2 if self.options.double_buffered else 1
+        for column, level in enumerate(self.architecture.levels[1:]):
+            if level.keeps:
+                words[:, column] = level.granular_words(words[:, column] * copies)
+            else:
+                words[:, column] = level.capacity_words or 0
+
+    def _detail(self, front: Any, row: int) -> dict[str, Any]:
+        index = int(front["choice"][row])
         which = int(self.variant[index])
         choice = index - int(self.offsets[which])
-        space, (t, lists) = self.spaces[which], self.translated[which]
-        state, arch = self.state, self.architecture
+        space, t, arch = self.spaces[which], self.translated[which], self.architecture
         depth = len(arch.levels)
         self._enter(which, choice)
-        kn.enter_spatial(t, lists, state)
-        stored = (front.left[row], front.order[row], front.loops[row])
-
-        def priced(read: NDArray[np.float64], write: NDArray[np.float64]) -> float:
-            return float(wk.replay(t, lists, state, *stored, True, read, write))
-
-        zero, unit = np.zeros(depth), np.eye(depth)
-        network = priced(zero, zero)
-        reads = [priced(unit[x], zero) - network for x in range(depth)]
-        writes = [priced(zero, unit[x]) - network for x in range(depth)]
-        memory = float(arch.read_energy_pj(0, 0)) * reads[0]
-        memory += float(arch.write_energy_pj(0, 0)) * writes[0]
-        copies = 2 if self.options.double_buffered else 1
-        sizes = []
-        for x, level in enumerate(arch.levels[1:], start=1):
-            used = sum(int(state["words"][x, i]) for i in range(3) if t["keeps"][x, i])
-            if level.keeps:
-                sizes.append(int(level.granular_words(used * copies)))
-            else:
-                sizes.append(level.capacity_words or 0)
+        kn.enter_spatial(t, self.state)
+        rows, used, memory = np.zeros((2, depth)), np.zeros(depth), np.zeros(2)
+        network = wk.describe(t, self.state, front, row, rows, used, memory)
+        fixed = space.layer.macs * arch.mac_energy_pj + network
+        fixed += rows[0, 0] * t["price_read"][0] + rows[1, 0] * t["price_write"][0]
         word_bytes = arch.levels[0].word_bits / 8
-        mapping = write_mapping(space, choice, *stored)
+        mapping = write_mapping(space, choice, front["left"][row][:depth], front["head"][row])
         return {
-            "fixed_energy_pj": space.layer.macs * arch.mac_energy_pj + network + memory,
-            "dram_read_bytes": int(np.ceil(state["reads"][depth, 0] * word_bytes)),
-            "dram_write_bytes": int(np.ceil(state["writes"][depth, 0] * word_bytes)),
-            "reads": np.rint(reads[1:]),
-            "writes": np.rint(writes[1:]),
-            "size_words": np.array(sizes, dtype=np.int64),
+            "fixed_energy_pj": float(fixed),
+            "dram_read_bytes": int(np.ceil(memory[0] * word_bytes)),
+            "dram_write_bytes": int(np.ceil(memory[1] * word_bytes)),
+            "reads": rows[0, 1:],
+            "writes": rows[1, 1:],
+            "size_words": used[1:].astype(np.int64),
             "fanout": space.spatial[choice].prod(axis=1),
             "notation": format_mapping(mapping) + padding_note(self.layer, space.layer),
         }
 
-    def _certificate(self, front: Front, depth: int) -> dict[str, Any]:
+    def _certificate(self, front: Any, depth: int) -> dict[str, Any]:
         names = [level.name for level in self.architecture.levels] + ["MAC"]
         tally = self.tally
         certificate: dict[str, Any] = {
             "objective": self.options.objective,
             "complete": not self.unfinished,
             "mappings": float(sum(space.size for space in self.spaces)),
-            "costed": float(tally.covered[0]),
-            "pruned_by_capacity": _by_name(names, tally.over_capacity),
-            "pruned_by_bound": _by_name(names, tally.beaten),
-            "pruned_by_dominance": _by_name(names, tally.dominated),
-            "evaluations": int(tally.evaluated[0]),
-            "lower_bounds": int(tally.bounded.sum()),
+            "costed": float(tally["covered"]),
+            "pruned_by_capacity": _by_name(names, tally["over_capacity"]),
+            "pruned_by_bound": _by_name(names, tally["beaten"]),
+            "pruned_by_dominance": _by_name(names, tally["dominated"]),
+            "evaluations": int(tally["evaluated"]),
+            "lower_bounds": int(tally["bounded"].sum()),
             "executed_bounds": [list(space.layer.bounds()) for space in self.spaces],
-            "front": int(front.size[0]),
+            "front": int(front["size"]),
             "cpu_s": time.process_time() - self.started,
         }
         if self.unfinished:
             certificate.update(self._proven(front))
         return certificate
 
-    def _proven(self, front: Front) -> dict[str, Any]:
+    def _proven(self, front: Any) -> dict[str, Any]:
         """Return what no mapping can go below, and how far the best found is from it."""
-        best = front.objectives[: front.size[0]].min(axis=0)
+        best = front["objectives"][: front["size"]].min(axis=0)
         bound = best.copy()
         for which, choice in self.unfinished:
-            t, lists = self.translated[which]
+            t = self.translated[which]
             self._enter(which, choice)
-            if kn.enter_spatial(t, lists, self.state):
+            if kn.enter_spatial(t, self.state):
                 continue
             low = (
                 kn.least_cycles(t, self.state, 0),
@@ -319,7 +300,7 @@ class _Search:
         }
 
     def _why_empty(self) -> str:
-        level = int(np.argmax(self.tally.over_capacity))
+        level = int(np.argmax(self.tally["over_capacity"]))
         part = self.architecture.levels[level]
         return (
             f"{self.architecture.name}: {part.name}: its capacity of {part.capacity_words} words "
@@ -329,4 +310,4 @@ class _Search:
 
 
 def _by_name(names: list[str], counts: NDArray[np.float64]) -> dict[str, float]:
-    return {name: float(c) for name, c in zip(names, counts, strict=True) if c > 0}
+    return {name: float(c) for name, c in zip(names, counts, strict=False) if c > 0}

@@ -2,66 +2,55 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from mohsearch.evaluators.mapper.kernels import MAX_LEVELS
+from mohsearch.evaluators.mapper.kernels import MAX_LEVELS, compiled
 
 PARETO, EDP, ENERGY, CYCLES = range(4)
 
-ROWS_PER_OCTAVE = 256
+LOG2_ROWS = 8
+ROWS_PER_OCTAVE = 2**LOG2_ROWS
 OCTAVES = 8
+ROWS = ROWS_PER_OCTAVE * OCTAVES
 MOST_COLUMNS = 160
+ROOM = 2**14
+"""Most mappings that a front holds."""
 
 SLACK = 1 + 1e-10
 """Energies and areas that differ by less are the same but for rounding."""
 
 
-class Front(NamedTuple):
-    """Mappings none of which beats another in cycles, energy and area.
-
-    Attributes
-    ----------
-    size
-        Shape (1,): mappings held.
-    objectives
-        Shape (F, 3): cycles, energy (pJ), area (um2).
-    choice
-        Shape (F,): spatial choice.
-    left, order, loops
-        Shapes (F, L, 8), (F, L, 8), (F, L): see the fields of the walk's state.
-    grid
-        Shape (columns, rows): least area among points with at most ``grid_cycles[column]`` cycles
-        and at most the energy at which the row starts.
-    near
-        Shape (columns * rows, 3): the smallest of the points in a row of the grid, in all columns
-        that it reaches or lies in. It tells ties from better.
-    grid_energy
-        log2 of the energy at which row 0 starts, and rows per octave.
-    scalar
-        Kind of objective, and the best value of a single one.
-    """
-
-    size: NDArray[np.int64]
-    objectives: NDArray[np.float64]
-    choice: NDArray[np.int64]
-    left: NDArray[np.int16]
-    order: NDArray[np.int8]
-    loops: NDArray[np.int8]
-    grid: NDArray[np.float64]
-    near: NDArray[np.float64]
-    grid_cycles: NDArray[np.float64]
-    grid_energy: NDArray[np.float64]
-    scalar: NDArray[np.float64]
+FRONT = np.dtype(
+    [
+        ("size", "i8"),
+        ("objectives", "f8", (ROOM, 3)),  # cycles, energy (pJ), area (um2)
+        ("choice", "i8", ROOM),  # spatial choice
+        ("left", "i2", (ROOM, MAX_LEVELS, 8)),  # see the fields of the walk's state
+        ("head", "i1", (ROOM, MAX_LEVELS)),
+        # least area of points with at most ``edges[column]`` cycles and at most the energy at which
+        # the row starts
+        ("grid", "f8", MOST_COLUMNS * ROWS),
+        # the smallest of the points in a row of the grid, in all columns that it reaches or lies
+        # in: it tells ties from better
+        ("near", "f8", (MOST_COLUMNS * ROWS, 3)),
+        ("edges", "f8", MOST_COLUMNS),
+        ("columns", "i8"),
+        ("first_row", "i8"),  # number of row 0, see :func:`row_number`
+        ("kind", "i8"),  # PARETO, or the single objective
+        ("best", "f8"),  # its best value
+    ],
+    align=True,
+)
+"""Mappings none of which beats another in cycles, energy and area."""
 
 
-def new_front(
-    compute_cycles: NDArray[np.float64], least_energy_pj: float, kind: int, room: int
-) -> Front:
-    """Allocate an empty front for up to ``room`` mappings.
+def new_front(compute_cycles: NDArray[np.float64], least_energy_pj: float, kind: int) -> Any:
+    """Allocate an empty front.
 
     Parameters
     ----------
@@ -76,22 +65,34 @@ def new_front(
     edges = np.unique(np.concatenate([compute_cycles, np.ceil(log_spaced)]))
     if len(edges) > MOST_COLUMNS:
         edges = edges[np.unique(np.linspace(0, len(edges) - 1, MOST_COLUMNS).astype(int))]
-    return Front(
-        size=np.zeros(1, dtype=np.int64),
-        objectives=np.zeros((room, 3)),
-        choice=np.zeros(room, dtype=np.int64),
-        left=np.zeros((room, MAX_LEVELS, 8), dtype=np.int16),
-        order=np.zeros((room, MAX_LEVELS, 8), dtype=np.int8),
-        loops=np.zeros((room, MAX_LEVELS), dtype=np.int8),
-        grid=np.full((len(edges), ROWS_PER_OCTAVE * OCTAVES), np.inf),
-        near=np.full((len(edges) * ROWS_PER_OCTAVE * OCTAVES, 3), np.inf),
-        grid_cycles=edges.astype(np.float64),
-        grid_energy=np.array([np.log2(least_energy_pj), float(ROWS_PER_OCTAVE)]),
-        scalar=np.array([float(kind), np.inf]),
-    )
+    front = np.zeros(1, dtype=FRONT)[0]
+    front["grid"][: len(edges) * ROWS] = np.inf
+    front["near"][: len(edges) * ROWS] = np.inf
+    front["edges"][: len(edges)] = edges
+    front["columns"] = len(edges)
+    front["first_row"] = row_number(float(least_energy_pj))
+    front["kind"] = kind
+    front["best"] = np.inf
+    return front
 
 
-@njit(cache=True)
+@intrinsic
+def float_bits(typing_context, value):  # type: ignore[no-untyped-def]
+    """Return the bits of a float64 as an int64."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], context.get_value_type(types.int64))
+
+    return types.int64(types.float64), generate
+
+
+@compiled
+def row_number(energy):  # type: ignore[no-untyped-def]
+    """Return a whole number that rises with the energy, by 256 from each octave to the next."""
+    return float_bits(energy) >> (52 - LOG2_ROWS)
+
+
+@compiled
 def scalar_value(kind, cycles, energy):  # type: ignore[no-untyped-def]
     """Return the single objective."""
     if kind == EDP:
@@ -99,101 +100,117 @@ def scalar_value(kind, cycles, energy):  # type: ignore[no-untyped-def]
     return energy if kind == ENERGY else cycles
 
 
-@njit(cache=True)
+@compiled
 def column_of(f, cycles):  # type: ignore[no-untyped-def]
     """Return the last column of the grid that starts at or below ``cycles``."""
-    low, high = 0, f.grid_cycles.shape[0]
+    low, high = 0, f.columns
     while high - low > 1:
         middle = (low + high) // 2
-        if f.grid_cycles[middle] <= cycles:
+        if f.edges[middle] <= cycles:
             low = middle
         else:
             high = middle
     return low
 
 
-@njit(cache=True)
-def cell_of(f, cycles, energy):  # type: ignore[no-untyped-def]
+@compiled
+def first_column(f, cycles):  # type: ignore[no-untyped-def]
+    """Return the first column of the grid that starts at or above ``cycles``."""
+    column = column_of(f, cycles)
+    return column if f.edges[column] >= cycles else column + 1
+
+
+@compiled
+def cell_of(f, column, energy):  # type: ignore[no-untyped-def]
     """Return the place in the flattened grid that bounds of such cycles and energy look at."""
-    row = np.int64((np.log2(energy) - f.grid_energy[0]) * f.grid_energy[1])
-    row = min(max(row, 0), f.grid.shape[1] - 1)
-    return column_of(f, cycles) * f.grid.shape[1] + row
+    row = row_number(energy) - f.first_row
+    return column * ROWS + min(max(row, 0), ROWS - 1)
 
 
-@njit(cache=True)
+@compiled
 def cell_beats(f, cell, cycles, energy, area):  # type: ignore[no-untyped-def]
     """Tell whether what a cell of the grid knows is at least as good."""
     area *= SLACK
-    if f.grid.ravel()[cell] <= area:
+    if f.grid[cell] <= area:
         return True
-    near = f.near[cell]
-    return near[1] <= energy * SLACK and near[2] <= area and near[0] <= cycles
+    return (
+        f.near[cell, 1] <= energy * SLACK and f.near[cell, 2] <= area and f.near[cell, 0] <= cycles
+    )
 
 
-@njit(cache=True)
-def beaten(f, cycles, energy, area):  # type: ignore[no-untyped-def]
+@compiled
+def beaten(f, st, cycles, energy, area):  # type: ignore[no-untyped-def]
     """Tell whether the front provably holds something at least as good."""
-    if f.scalar[0] != PARETO:
-        return scalar_value(f.scalar[0], cycles, energy) * SLACK >= f.scalar[1]
-    return cell_beats(f, cell_of(f, cycles, energy), cycles, energy, area)
+    if f.kind != PARETO:
+        return scalar_value(f.kind, cycles, energy) * SLACK >= f.best
+    column = st.column if cycles == st.cycles else column_of(f, cycles)
+    return cell_beats(f, cell_of(f, column, energy), cycles, energy, area)
 
 
-@njit(cache=True)
+@compiled
 def mark(f, cycles, energy, area):  # type: ignore[no-untyped-def]
     """Lower the grid wherever this point is at least as good."""
-    columns, rows = f.grid.shape
-    exact = (np.log2(energy) - f.grid_energy[0]) * f.grid_energy[1]
-    row = min(max(np.int64(exact), 0), rows - 1)
+    columns = f.columns
+    row = min(max(row_number(energy) - f.first_row, 0), ROWS - 1)
     for column in range(column_of(f, cycles), columns):
-        near = f.near[column * rows + row]
-        if area < near[2] or (area == near[2] and energy < near[1]):
-            near[0] = cycles
-            near[1] = energy
-            near[2] = area
-    first = np.int64(np.floor(exact + 1e-6)) + 1
-    if first < 0 or first >= rows:
+        cell = column * ROWS + row
+        if area < f.near[cell, 2] or (area == f.near[cell, 2] and energy < f.near[cell, 1]):
+            f.near[cell, 0] = cycles
+            f.near[cell, 1] = energy
+            f.near[cell, 2] = area
+    first = row + 1
+    if first >= ROWS:
         return
-    for column in range(np.searchsorted(f.grid_cycles, cycles), columns):
-        if f.grid[column, first] <= area:
+    for column in range(first_column(f, cycles), columns):
+        start = column * ROWS
+        if f.grid[start + first] <= area:
             break
-        for row in range(first, rows):
-            if f.grid[column, row] <= area:
+        for cell in range(start + first, start + ROWS):
+            if f.grid[cell] <= area:
                 break
-            f.grid[column, row] = area
+            f.grid[cell] = area
 
 
-@njit(cache=True)
+@compiled
+def move(f, source, target, depth):  # type: ignore[no-untyped-def]
+    """Copy one mapping of the front to another place."""
+    for j in range(3):
+        f.objectives[target, j] = f.objectives[source, j]
+    f.choice[target] = f.choice[source]
+    for level in range(depth):
+        f.head[target, level] = f.head[source, level]
+        for d in range(8):
+            f.left[target, level, d] = f.left[source, level, d]
+
+
+@compiled
 def offer(f, st, depth, choice, cycles, energy, area):  # type: ignore[no-untyped-def]
     """Put the current mapping on the front unless something there is at least as good.
 
     Returns -1 where the front is full, 1 where the mapping was kept.
     """
-    count = f.size[0]
+    count = f.size
     y = f.objectives
-    if f.scalar[0] != PARETO:
-        value = scalar_value(f.scalar[0], cycles, energy)
-        if value * SLACK >= f.scalar[1]:
+    if f.kind != PARETO:
+        value = scalar_value(f.kind, cycles, energy)
+        if value * SLACK >= f.best:
             return 0
-        f.scalar[1] = value
+        f.best = value
         count = 0
     else:
         for i in range(count):
             if y[i, 0] <= cycles and y[i, 1] <= energy * SLACK and y[i, 2] <= area * SLACK:
                 return 0
-        kept = 0
+        kept = np.int64(0)
         for i in range(count):
             if y[i, 0] >= cycles and y[i, 1] >= energy and y[i, 2] >= area:
                 continue
             if kept < i:
-                y[kept] = y[i]
-                f.choice[kept] = f.choice[i]
-                f.left[kept] = f.left[i]
-                f.order[kept] = f.order[i]
-                f.loops[kept] = f.loops[i]
+                move(f, i, kept, depth)
             kept += 1
         count = kept
-        f.size[0] = count
-    if count >= y.shape[0]:
+        f.size = count
+    if count >= ROOM:
         return -1
     y[count, 0] = cycles
     y[count, 1] = energy
@@ -202,8 +219,7 @@ def offer(f, st, depth, choice, cycles, energy, area):  # type: ignore[no-untype
     for level in range(depth):
         for d in range(8):
             f.left[count, level, d] = st.left[level, d]
-            f.order[count, level, d] = st.order[level, d]
-        f.loops[count, level] = st.loops[level]
-    f.size[0] = count + 1
+        f.head[count, level] = st.head[level]
+    f.size = count + 1
     mark(f, cycles, energy, area)
     return 1

@@ -11,17 +11,16 @@ pass between compiled functions as one pointer.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 VERSION = 1
 """Part of every cache key: raise it when results change."""
 
 MAX_LEVELS = 12
 MAX_DIVISORS = 256
+MAX_OPTIONS = 2**18
+MAX_PRICES = 2**17
 
 N, G, K, C, P, Q, R, S = range(8)
 W, I, O = range(3)  # noqa: E741
@@ -31,8 +30,8 @@ CLASS = np.array([W, 3, I, O, W, W, O, O])
 
 IRRELEVANT = np.array([[CLASS[d] == x for d in range(8)] for x in range(3)])
 
-CANONICAL = np.array([C, R, S, K, Q, P, N, G])
-"""Order, innermost first, of loops whose order costs nothing."""
+compiled = njit(cache=True, error_model="numpy")
+"""How the mapper's functions are compiled: division by zero gives infinity, without a test."""
 
 _L, _L1, _V = MAX_LEVELS, MAX_LEVELS + 1, MAX_DIVISORS
 
@@ -47,21 +46,26 @@ TABLES = np.dtype(
         ("divisors", "f8", (8, _V)),
         ("option_start", "i8", (_L, 8, _V)),
         ("option_count", "i8", (_L, 8, _V)),
+        ("option_next", "i4", MAX_OPTIONS),
         ("chains", "f8", (_L1, 8, _V)),
         ("keeps", "i1", (_L, 3)),
         ("matters", "i1", (_L, 3)),  # some level further in keeps the tensor
+        ("halo", "i1", (_L, 2)),  # a loop over rows or columns may save part of I further in
         ("parent", "i8", (_L1, 3)),  # next level outside that keeps the tensor, -1 for none
         ("capacity", "f8", _L),
         ("per_access", "f8", _L),
         ("size_unit", "f8", _L),  # words between two entries of the price lists
         ("price_start", "i8", _L),
+        ("price_read", "f8", MAX_PRICES),
+        ("price_write", "f8", MAX_PRICES),
+        ("price_area", "f8", MAX_PRICES),
         ("read_bandwidth", "f8", _L),
         ("write_bandwidth", "f8", _L),
         ("hop_price", "f8", _L),
         ("mac_price", "f8"),
         ("mac_area", "f8"),
         ("free_order", "i1", _L),
-        ("order", "i8", (_L, 8)),  # innermost first, where it is not free
+        ("order", "i8", (_L, 8)),  # active dimensions innermost first, where it is not free
         ("zero_fill", "i1"),
     ],
     align=True,
@@ -71,6 +75,7 @@ TABLES = np.dtype(
 STATE = np.dtype(
     [
         ("cycles", "f8"),  # compute cycles of the spatial choice
+        ("column", "i8"),  # where they stand in the front's grid
         ("sigma", "f8", (_L, 8)),  # spatial factors below each level
         ("inside", "f8", (_L1, 8)),  # product of the spatial factors at and inside a level
         ("instances", "f8", _L1),
@@ -78,8 +83,8 @@ STATE = np.dtype(
         ("rest", "f8", (_L1, 8)),  # its value
         ("factor", "f8", (_L, 8)),  # temporal factors
         ("step", "f8", (_L, 8)),  # indices that one iteration of a temporal loop advances
-        ("order", "i8", (_L, 8)),  # loops above 1, innermost first
-        ("loops", "i8", _L),  # how many
+        ("classes", "f8", (_L, 4)),  # their products by class of dimension
+        ("head", "i8", _L),  # innermost loop above 1, -1 for none
         ("advances", "f8", _L1),  # iterations of all loops outside
         ("reuse", "f8", (_L1, 3)),  # of them, innermost ones that leave the tensor in place
         ("repeats", "f8", (_L1, 3)),  # of them, all that do not address the tensor
@@ -103,25 +108,16 @@ STATE = np.dtype(
         ("least_hops", "f8", (_L1, 3)),  # least network energy
         ("edge_fills", "f8", (_L1, 3)),  # words that one instance received last
         ("edge_served", "f8", (_L1, 3)),  # words that its parent sent last
-        ("variants", "i8", (_L, 8, 8)),  # loop orders to try
-        ("variant_loops", "i8", (_L, 8)),
-        ("taken", "i8", _L),  # which of them
+        ("heads", "i8", (_L, 8)),  # innermost loops to try
+        ("position", "i8", 9 * _L),  # of each decision: the option being tried
+        ("stop", "i8", 9 * _L),  # and where its options end
     ],
     align=True,
 )
 """Working arrays of one walk."""
 
 
-class Lists(NamedTuple):
-    """Arrays of the tables whose length varies."""
-
-    option_next: NDArray[np.int64]
-    read_price: NDArray[np.float64]
-    write_price: NDArray[np.float64]
-    area: NDArray[np.float64]
-
-
-@njit(cache=True)
+@compiled
 def sums_of_two(n, a, m, b):  # type: ignore[no-untyped-def]
     """Count the distinct values of ``a * i + b * j`` for i < n, j < m."""
     if n == 1.0 or m == 1.0:
@@ -132,7 +128,7 @@ def sums_of_two(n, a, m, b):  # type: ignore[no-untyped-def]
     return n * m - max(n - b / x, 0.0) * max(m - a / x, 0.0)
 
 
-@njit(cache=True)
+@compiled
 def size_tile(t, st, level):  # type: ignore[no-untyped-def]
     """Work out the tile of a level from what is left to it; return the words it keeps."""
     rest, inside, words = st.rest[level], st.inside[level], st.words[level]
@@ -154,13 +150,13 @@ def size_tile(t, st, level):  # type: ignore[no-untyped-def]
     return used
 
 
-@njit(cache=True)
+@compiled
 def price_index(t, level, used):  # type: ignore[no-untyped-def]
     """Return where the prices of a level that holds ``used`` words stand."""
     return t.price_start[level] + np.int64(np.ceil(used / t.size_unit[level]))
 
 
-@njit(cache=True)
+@compiled
 def hop_energy(t, st, level, distinct):  # type: ignore[no-untyped-def]
     """Return the network energy per distinct word sent below every instance of a level."""
     if t.hop_price[level] == 0.0:
@@ -176,17 +172,17 @@ def hop_energy(t, st, level, distinct):  # type: ignore[no-untyped-def]
     return hops * st.instances[level] * t.hop_price[level]
 
 
-@njit(cache=True)
-def least_left(t, lists, st, level, d):  # type: ignore[no-untyped-def]
+@compiled
+def least_left(t, st, level, d):  # type: ignore[no-untyped-def]
     """Return the smallest remainder that any split hands to ``level``, as a divisor index."""
     at = st.left[0, d]
     for outer in range(level):
-        at = lists.option_next[t.option_start[outer, d, at]]
+        at = t.option_next[t.option_start[outer, d, at]]
     return at
 
 
-@njit(cache=True)
-def enter_spatial(t, lists, st):  # type: ignore[no-untyped-def]
+@compiled
+def enter_spatial(t, st):  # type: ignore[no-untyped-def]
     """Prepare everything that depends on the spatial choice (``st.sigma``) alone.
 
     Returns 0, or the level whose capacity even the least tile exceeds.
@@ -213,25 +209,25 @@ def enter_spatial(t, lists, st):  # type: ignore[no-untyped-def]
     st.inner_area[depth] = st.instances[depth] * t.mac_area
     for level in range(depth - 1, 0, -1):
         for d in range(8):
-            at = least_left(t, lists, st, level, d)
+            at = least_left(t, st, level, d)
             st.left[level, d] = at
             st.rest[level, d] = t.divisors[d, at]
         used = size_tile(t, st, level)
         if used > t.capacity[level]:
             return level
         at = price_index(t, level, used)
-        st.least_read[level] = lists.read_price[at]
-        st.least_write[level] = lists.write_price[at]
-        st.inner_area[level] = st.inner_area[level + 1] + st.instances[level] * lists.area[at]
+        st.least_read[level] = t.price_read[at]
+        st.least_write[level] = t.price_write[at]
+        st.inner_area[level] = st.inner_area[level + 1] + st.instances[level] * t.price_area[at]
     at = t.price_start[0]
-    st.least_read[0] = lists.read_price[at]
-    st.least_write[0] = lists.write_price[at]
+    st.least_read[0] = t.price_read[at]
+    st.least_write[0] = t.price_write[at]
     prepare_edges(t, st)
     start_outside(t, st)
     return 0
 
 
-@njit(cache=True)
+@compiled
 def prepare_edges(t, st):  # type: ignore[no-untyped-def]
     """Set what flows at least between each level and its parents, and how it spreads."""
     depth = t.depth
@@ -269,7 +265,7 @@ def prepare_edges(t, st):  # type: ignore[no-untyped-def]
             st.least_hops[child, x] = 0.0 if varies else received * st.hops[child, x]
 
 
-@njit(cache=True)
+@compiled
 def spread_out(t, st, parent, child, x):  # type: ignore[no-untyped-def]
     """Set spread and hops of one edge; return the least spread that any tile gives."""
     spread = 1.0
@@ -292,7 +288,7 @@ def spread_out(t, st, parent, child, x):  # type: ignore[no-untyped-def]
     return least
 
 
-@njit(cache=True)
+@compiled
 def start_outside(t, st):  # type: ignore[no-untyped-def]
     """Set row 0: no loop is fixed yet; the MACs' energy and their fixed traffic are known."""
     depth = t.depth
@@ -317,126 +313,128 @@ def start_outside(t, st):  # type: ignore[no-untyped-def]
             st.writes[0, parent] += served
 
 
-@njit(cache=True)
-def settle_level(t, lists, st, level):  # type: ignore[no-untyped-def]
+@compiled
+def settle_level(t, st, level):  # type: ignore[no-untyped-def]
     """Fix the loops of a level and size the next one; False where its tile is too large."""
     child = level + 1
     advances = st.advances[level]
+    classes = st.classes[level]
+    classes[0] = classes[1] = classes[2] = classes[3] = 1.0
     for i in range(t.actives):
         d = t.active[i]
         before = st.left[level, d]
         if t.option_count[level, d, before] == 1:
-            st.left[child, d] = lists.option_next[t.option_start[level, d, before]]
+            st.left[child, d] = t.option_next[t.option_start[level, d, before]]
         rest = t.divisors[d, st.left[child, d]]
         st.rest[child, d] = rest
         factor = st.rest[level, d] / rest
         st.factor[level, d] = factor
         st.step[level, d] = rest * st.inside[level, d]
+        classes[CLASS[d]] *= factor
         advances *= factor
     st.advances[child] = advances
     used = size_tile(t, st, child)
     if used > t.capacity[child]:
         return False
     at = price_index(t, child, used)
-    st.read_price[child] = lists.read_price[at]
-    st.write_price[child] = lists.write_price[at]
-    st.chip_area[child] = st.chip_area[level] + st.instances[child] * lists.area[at]
+    st.read_price[child] = t.price_read[at]
+    st.write_price[child] = t.price_write[at]
+    st.chip_area[child] = st.chip_area[level] + st.instances[child] * t.price_area[at]
     return True
 
 
-@njit(cache=True)
-def add_variant(t, st, level, count, head):  # type: ignore[no-untyped-def]
-    """Append the loop order with ``head`` innermost, then the rest of its class, then others."""
-    order = st.variants[level, count]
-    length = 0
-    if head >= 0:
-        order[0] = head
-        length = 1
-    for inside in range(2):
-        for i in range(t.actives):
-            d = t.active[i]
-            same = head >= 0 and CLASS[d] == CLASS[head]
-            if d != head and st.factor[level, d] > 1.0 and same == (inside == 0):
-                order[length] = d
-                length += 1
-    st.variant_loops[level, count] = length
-    return count + 1
-
-
-@njit(cache=True)
+@compiled
 def list_orders(t, st, level):  # type: ignore[no-untyped-def]
     """List the loop orders of a level that may differ in cost; return how many there are.
 
     Only the innermost class of loops saves traffic: N, P, Q that of W, K that of I, C, R, S that of
-    O; and where it has a halo, the innermost loop that of I.
+    O; and where it has a halo, the innermost loop that of I. So an order is known by its innermost
+    loop: the rest of that loop's class follows, then all others.
     """
+    heads = st.heads[level]
     f = st.factor[level]
     if not t.free_order[level]:
-        length = 0
-        for j in range(8):
+        heads[0] = -1
+        for j in range(t.actives):
             d = t.order[level, j]
             if f[d] > 1.0:
-                st.variants[level, 0, length] = d
-                length += 1
-        st.variant_loops[level, 0] = length
+                heads[0] = d
+                break
         return 1
-    rows = t.matters[level, I] and t.bounds[P] > 1.0 and t.bounds[R] > 1.0
-    columns = t.matters[level, I] and t.bounds[Q] > 1.0 and t.bounds[S] > 1.0
+    classes = st.classes[level]
+    rows = t.halo[level, 0]
+    columns = t.halo[level, 1]
     count = 0
-    for own, across in ((P, Q), (R, S)):
+    if classes[W] > 1.0:
+        if rows and f[P] > 1.0:
+            heads[count] = P
+            count += 1
+        if columns and f[Q] > 1.0:
+            heads[count] = Q
+            count += 1
+        if count == 0 and t.matters[level, W]:
+            heads[count] = N if f[N] > 1.0 else (P if f[P] > 1.0 else Q)
+            count += 1
+    if classes[O] > 1.0:
         before = count
-        if rows and f[own] > 1.0:
-            count = add_variant(t, st, level, count, own)
-        if columns and f[across] > 1.0:
-            count = add_variant(t, st, level, count, across)
-        if count == before and t.matters[level, W if own == P else O]:
-            other = N if own == P else C
-            head = other if f[other] > 1.0 else (own if f[own] > 1.0 else across)
-            if f[head] > 1.0:
-                count = add_variant(t, st, level, count, head)
-    if t.matters[level, I] and f[K] > 1.0:
-        count = add_variant(t, st, level, count, K)
+        if rows and f[R] > 1.0:
+            heads[count] = R
+            count += 1
+        if columns and f[S] > 1.0:
+            heads[count] = S
+            count += 1
+        if count == before and t.matters[level, O]:
+            heads[count] = C if f[C] > 1.0 else (R if f[R] > 1.0 else S)
+            count += 1
+    if classes[I] > 1.0 and t.matters[level, I]:
+        heads[count] = K
+        count += 1
     if count == 0:
-        count = add_variant(t, st, level, count, -1)
+        heads[0] = -1
+        for i in range(t.actives):
+            if f[t.active[i]] > 1.0:
+                heads[0] = t.active[i]
+        count = 1
     return count
 
 
-@njit(cache=True)
-def take_order(st, level, variant):  # type: ignore[no-untyped-def]
-    """Make a listed order the current one and work out the reuse of what lies inside."""
-    length = st.variant_loops[level, variant]
-    st.loops[level] = length
-    repeats = st.repeats[level + 1]
-    for x in range(3):
-        repeats[x] = st.repeats[level, x]
+@compiled
+def take_order(t, st, level, head):  # type: ignore[no-untyped-def]
+    """Make ``head`` the innermost loop and work out the reuse of what lies inside."""
+    st.head[level] = head
+    classes = st.classes[level]
+    first = CLASS[head] if head >= 0 else 3
     run = 1.0
-    first = CLASS[st.variants[level, variant, 0]] if length else 3
     whole = True
-    for j in range(length):
-        d = st.variants[level, variant, j]
-        st.order[level, j] = d
-        x = CLASS[d]
-        factor = st.factor[level, d]
-        if x < 3:
-            repeats[x] *= factor
-        whole = whole and x == first
-        if whole:
-            run *= factor
+    if t.free_order[level] or head < 0:
+        run = classes[first]
+        for x in range(4):
+            whole = whole and (x == first or classes[x] == 1.0)
+    else:
+        for j in range(t.actives):
+            d = t.order[level, j]
+            factor = st.factor[level, d]
+            if factor > 1.0:
+                whole = whole and CLASS[d] == first
+                if not whole:
+                    break
+                run *= factor
     for x in range(3):
         reuse = run if x == first else 1.0
-        if length == 0 or (whole and x == first):
+        if head < 0 or (whole and x == first):
             reuse *= st.reuse[level, x]
         st.reuse[level + 1, x] = reuse
+        st.repeats[level + 1, x] = st.repeats[level, x] * classes[x]
 
 
-@njit(cache=True)
+@compiled
 def input_fills(t, st, child):  # type: ignore[no-untyped-def]
     """Count the input words one instance of ``child`` receives; the innermost loop has a halo."""
     tile = st.words[child, I]
     for level in range(child - 1, -1, -1):
-        if st.loops[level] == 0:
+        d = st.head[level]
+        if d < 0:
             continue
-        d = st.order[level, 0]
         if d < P:
             break
         extent = st.extent[child, (d - P) % 2]
@@ -449,7 +447,7 @@ def input_fills(t, st, child):  # type: ignore[no-untyped-def]
     return tile * st.advances[child] / st.reuse[child, I]
 
 
-@njit(cache=True)
+@compiled
 def input_spread(t, st, parent, child):  # type: ignore[no-untyped-def]
     """Count the distinct input tiles below one parent where rows or columns run diagonally.
 
@@ -471,7 +469,7 @@ def input_spread(t, st, parent, child):  # type: ignore[no-untyped-def]
     return spread, network
 
 
-@njit(cache=True)
+@compiled
 def charge(t, st, child, known):  # type: ignore[no-untyped-def]
     """Add what flows between ``child`` and its parents to row ``known``; return its energy."""
     depth = t.depth
@@ -515,11 +513,11 @@ def charge(t, st, child, known):  # type: ignore[no-untyped-def]
     return energy
 
 
-@njit(cache=True)
-def enter_order(t, st, level, variant):  # type: ignore[no-untyped-def]
+@compiled
+def enter_order(t, st, level, head):  # type: ignore[no-untyped-def]
     """Take a loop order and charge the traffic into the next level."""
     child = level + 1
-    take_order(st, level, variant)
+    take_order(t, st, level, head)
     for other in range(t.depth):
         st.reads[child, other] = st.reads[level, other]
         st.writes[child, other] = st.writes[level, other]
@@ -527,7 +525,7 @@ def enter_order(t, st, level, variant):  # type: ignore[no-untyped-def]
     st.energy[child] += charge(t, st, child, child)
 
 
-@njit(cache=True)
+@compiled
 def least_energy(t, st, known, upto):  # type: ignore[no-untyped-def]
     """Return a lower bound on energy once everything outside level ``known`` is fixed.
 
@@ -566,11 +564,14 @@ def least_energy(t, st, known, upto):  # type: ignore[no-untyped-def]
     return energy
 
 
-@njit(cache=True)
+@compiled
 def least_cycles(t, st, known):  # type: ignore[no-untyped-def]
     """Return the cycles that compute and the traffic known so far take at least."""
     worst = st.cycles
     for level in range(t.depth):
-        worst = max(worst, np.ceil(st.reads[known, level] / t.read_bandwidth[level]))
-        worst = max(worst, np.ceil(st.writes[known, level] / t.write_bandwidth[level]))
+        reads, writes = st.reads[known, level], st.writes[known, level]
+        if reads > worst * t.read_bandwidth[level]:
+            worst = np.ceil(reads / t.read_bandwidth[level])
+        if writes > worst * t.write_bandwidth[level]:
+            worst = np.ceil(writes / t.write_bandwidth[level])
     return worst

@@ -8,16 +8,16 @@ outside are.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from mohsearch.evaluators.mapper.kernels import (
-    CLASS,
+    MAX_LEVELS,
     I,
     charge,
+    compiled,
     enter_order,
     list_orders,
     price_index,
@@ -30,80 +30,57 @@ COLUMNS = 24
 MOST_OPTIONS = 4096
 
 
-class Memo(NamedTuple):
-    """Splits worth trying at one level, by remainder.
-
-    Attributes
-    ----------
-    level
-        Shape (2,): the level of the last decision (-1: not in use), and the first one inside whose
-        tile follows from it.
-    radix
-        Shape (8,): weight of each dimension's divisor index in a key.
-    start, count
-        Shape (keys,): where the splits stand; start -1 where not worked out yet.
-    used
-        Shape (1,): entries of the pool in use.
-    left, variant
-        Shapes (POOL, 8), (POOL,): what is left to the levels inside, and the loop order.
-    too_large, dominated, kept
-        Shape (keys,): mappings that do not fit, that others dominate, that are kept.
-    """
-
-    level: NDArray[np.int64]
-    radix: NDArray[np.int64]
-    start: NDArray[np.int32]
-    count: NDArray[np.int32]
-    used: NDArray[np.int64]
-    left: NDArray[np.int16]
-    variant: NDArray[np.int8]
-    too_large: NDArray[np.float32]
-    dominated: NDArray[np.float32]
-    vector: NDArray[np.float64]  # (MOST_OPTIONS, COLUMNS) of the key being worked out
-    closed: NDArray[np.bool_]  # (MOST_OPTIONS,)
+MEMO = np.dtype(
+    [
+        ("level", "i8"),  # level of the last decision, -1: not in use
+        ("radix", "i8", 8),  # weight of each dimension's divisor index in a key
+        ("keys", "i8"),
+        ("start", "i4", MOST_KEYS),  # where the splits stand, -1: not worked out yet
+        ("count", "i4", MOST_KEYS),
+        ("too_large", "f4", MOST_KEYS),  # splits that do not fit
+        ("dominated", "f4", MOST_KEYS),  # splits that another one makes useless
+        ("used", "i8"),  # entries of the pool in use
+        ("left", "i2", (POOL, 8)),  # what is left to the levels inside
+        ("head", "i1", POOL),  # the innermost loop
+        ("vector", "f8", (MOST_OPTIONS, COLUMNS)),  # of the key being worked out
+        ("closed", "i1", MOST_OPTIONS),
+    ],
+    align=True,
+)
+"""Splits worth trying at one level, by remainder."""
 
 
-def new_memo(level: int, decided: int, whole_bound: NDArray[np.int64]) -> Memo:
-    """Allocate an empty memory; level -1 for one that is not used."""
+def new_memo(level: int, whole_bound: NDArray[np.int64]) -> Any:
+    """Allocate an empty memory; not in use for level -1 or too many keys."""
+    memo = np.zeros(1, dtype=MEMO)[0]
     sizes = whole_bound + 1
-    keys = int(np.prod(sizes)) if level >= 0 else 1
-    if keys > MOST_KEYS:
-        level, keys = -1, 1
-    pool = POOL if level >= 0 else 1
-    return Memo(
-        level=np.array([level, decided]),
-        radix=np.concatenate([[1], np.cumprod(sizes)[:-1]]).astype(np.int64),
-        start=np.full(keys, -1, dtype=np.int32),
-        count=np.zeros(keys, dtype=np.int32),
-        used=np.zeros(1, dtype=np.int64),
-        left=np.zeros((pool, 8), dtype=np.int16),
-        variant=np.zeros(pool, dtype=np.int8),
-        too_large=np.zeros(keys, dtype=np.float32),
-        dominated=np.zeros(keys, dtype=np.float32),
-        vector=np.zeros((MOST_OPTIONS, COLUMNS)),
-        closed=np.zeros(MOST_OPTIONS, dtype=np.bool_),
-    )
+    keys = int(np.prod(sizes))
+    memo["level"] = level if keys <= MOST_KEYS else -1
+    memo["keys"] = keys if memo["level"] >= 0 else 0
+    memo["radix"] = np.concatenate([[1], np.cumprod(sizes)[:-1]])
+    return memo
 
 
-@njit(cache=True)
+@compiled
 def forget(memo):  # type: ignore[no-untyped-def]
     """Empty the memory: another spatial choice follows."""
-    memo.start[:] = -1
-    memo.used[0] = 0
+    for key in range(memo.keys):
+        memo.start[key] = -1
+    memo.used = 0
 
 
-@njit(cache=True)
+@compiled
 def key_of(t, st, memo):  # type: ignore[no-untyped-def]
     """Return the key of what is left to the last decision's level."""
     key = 0
     for i in range(t.actives):
         d = t.active[i]
-        key += st.left[memo.level[0], d] * memo.radix[d]
+        key += st.left[memo.level, d] * memo.radix[d]
     return key
 
 
-@njit(cache=True)
-def recall(t, lists, st, memo):  # type: ignore[no-untyped-def]
+@compiled
+def recall(t, st, memo):  # type: ignore[no-untyped-def]
     """Return the key of the current remainder, working its splits out where they are not known.
 
     Returns -1 where the pool is full.
@@ -111,26 +88,28 @@ def recall(t, lists, st, memo):  # type: ignore[no-untyped-def]
     key = key_of(t, st, memo)
     if memo.start[key] >= 0:
         return key
-    level = memo.level[0]
-    loops = st.loops.copy()
+    level = memo.level
+    heads = np.empty(MAX_LEVELS, dtype=np.int64)
+    for outer in range(level):
+        heads[outer] = st.head[outer]
     reuse = np.empty(3)
     for x in range(3):
         reuse[x] = st.reuse[level, x]
         st.reuse[level, x] = 1.0
     for outer in range(level):
-        st.loops[outer] = 0
-    done = work_out(t, lists, st, memo, key)
+        st.head[outer] = -1
+    done = work_out(t, st, memo, key)
     for x in range(3):
         st.reuse[level, x] = reuse[x]
     for outer in range(level):
-        st.loops[outer] = loops[outer]
+        st.head[outer] = heads[outer]
     return key if done else -1
 
 
-@njit(cache=True)
-def work_out(t, lists, st, memo, key):  # type: ignore[no-untyped-def]
+@compiled
+def work_out(t, st, memo, key):  # type: ignore[no-untyped-def]
     """List the splits of one remainder that no other dominates; False where there is no room."""
-    level, child = memo.level
+    level = memo.level
     dims = np.zeros(8, dtype=np.int64)
     last = -1
     for i in range(t.actives):
@@ -138,7 +117,7 @@ def work_out(t, lists, st, memo, key):  # type: ignore[no-untyped-def]
         if t.option_count[level, d, st.left[level, d]] > 1:
             last += 1
             dims[last] = d
-    start = memo.used[0]
+    start = memo.used
     memo.start[key] = start
     memo.count[key] = 0
     memo.too_large[key] = 0.0
@@ -146,8 +125,8 @@ def work_out(t, lists, st, memo, key):  # type: ignore[no-untyped-def]
     at = np.zeros(8, dtype=np.int64)
     at[:] = -1
     if last < 0:
-        return try_split(t, lists, st, memo, key, start) >= 0
-    k = 0
+        return try_split(t, st, memo, key, start) >= 0
+    k = np.int64(0)
     while k >= 0:
         d = dims[k]
         at[k] += 1
@@ -156,15 +135,15 @@ def work_out(t, lists, st, memo, key):  # type: ignore[no-untyped-def]
             k -= 1
             continue
         option = t.option_start[level, d, st.left[level, d]] + at[k]
-        st.left[level + 1, d] = lists.option_next[option]
+        st.left[level + 1, d] = t.option_next[option]
         if k < last:
             k += 1
             continue
-        fits = try_split(t, lists, st, memo, key, start)
+        fits = try_split(t, st, memo, key, start)
         if fits < 0:
             return False
         if fits == 0:
-            drop_larger(t, lists, st, memo, key, dims, at, k)
+            drop_larger(t, st, memo, key, dims, at, k)
             while k >= 0 and at[k] == 0:
                 at[k] = -1
                 k -= 1
@@ -174,10 +153,10 @@ def work_out(t, lists, st, memo, key):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True)
-def drop_larger(t, lists, st, memo, key, dims, at, k):  # type: ignore[no-untyped-def]
+@compiled
+def drop_larger(t, st, memo, key, dims, at, k):  # type: ignore[no-untyped-def]
     """Count the splits that can only be larger than the one that did not fit."""
-    level = memo.level[0]
+    level = memo.level
     ways = 1.0
     first = k
     while first >= 0 and at[first] == 0:
@@ -188,39 +167,37 @@ def drop_larger(t, lists, st, memo, key, dims, at, k):  # type: ignore[no-untype
     memo.too_large[key] += ways
 
 
-@njit(cache=True)
-def try_split(t, lists, st, memo, key, start):  # type: ignore[no-untyped-def]
+@compiled
+def try_split(t, st, memo, key, start):  # type: ignore[no-untyped-def]
     """Cost one split in every loop order: 1 where it fits, 0 where not, -1 where no room is left."""
-    level, child = memo.level
-    if not settle_level(t, lists, st, level):
+    level = memo.level
+    if not settle_level(t, st, level):
         return 0
     orders = list_orders(t, st, level)
-    for variant in range(orders):
-        enter_order(t, st, level, variant)
+    for order in range(orders):
+        enter_order(t, st, level, st.heads[level, order])
         fits = True
         for inner in range(level + 1, t.depth - 1):
-            if not settle_level(t, lists, st, inner):
+            if not settle_level(t, st, inner):
                 fits = False
                 break
             list_orders(t, st, inner)
-            enter_order(t, st, inner, 0)
+            enter_order(t, st, inner, st.heads[inner, 0])
         if not fits:
             memo.too_large[key] += 1.0 / orders
             continue
         charge(t, st, t.depth, t.depth)
-        if not keep_split(t, st, memo, key, start, variant, 1.0 / orders):
+        if not keep_split(t, st, memo, key, start, 1.0 / orders):
             return -1
-        if variant + 1 < orders:
-            list_orders(t, st, level)
     return 1
 
 
-@njit(cache=True)
-def keep_split(t, st, memo, key, start, variant, weight):  # type: ignore[no-untyped-def]
+@compiled
+def keep_split(t, st, memo, key, start, weight):  # type: ignore[no-untyped-def]
     """Keep a split unless another dominates it; drop those it dominates."""
-    level = memo.level[0]
+    level = memo.level
     count = memo.count[key]
-    if count >= memo.vector.shape[0] or start + count >= memo.left.shape[0]:
+    if count >= MOST_OPTIONS or start + count >= POOL:
         memo.start[key] = -1
         return False
     vector = memo.vector[count]
@@ -254,22 +231,25 @@ def keep_split(t, st, memo, key, start, variant, weight):  # type: ignore[no-unt
             memo.dominated[key] += weight
             continue
         if kept < i:
-            memo.vector[kept] = other
+            for j in range(columns):
+                memo.vector[kept, j] = other[j]
             memo.closed[kept] = memo.closed[i]
-            memo.left[start + kept] = memo.left[start + i]
-            memo.variant[start + kept] = memo.variant[start + i]
+            memo.head[start + kept] = memo.head[start + i]
+            for d in range(8):
+                memo.left[start + kept, d] = memo.left[start + i, d]
         kept += 1
-    memo.vector[kept] = vector
+    for j in range(columns):
+        memo.vector[kept, j] = vector[j]
     memo.closed[kept] = closed
-    memo.variant[start + kept] = variant
+    memo.head[start + kept] = st.head[level]
     for d in range(8):
         memo.left[start + kept, d] = st.left[level + 1, d]
     memo.count[key] = kept + 1
-    memo.used[0] = start + kept + 1
+    memo.used = start + kept + 1
     return True
 
 
-@njit(cache=True)
+@compiled
 def every_edge_closed(t, st, level):  # type: ignore[no-untyped-def]
     """Tell whether the reuse of every level inside ends at or inside ``level``."""
     for child in range(level + 1, t.depth):
@@ -278,8 +258,8 @@ def every_edge_closed(t, st, level):  # type: ignore[no-untyped-def]
                 continue
             through = True
             for outer in range(level, child):
-                for j in range(st.loops[outer]):
-                    through = through and CLASS[st.order[outer, j]] == x
+                for y in range(4):
+                    through = through and (y == x or st.classes[outer, y] == 1.0)
             if through:
                 return False
     return True

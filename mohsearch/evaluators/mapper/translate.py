@@ -12,7 +12,7 @@ from mohsearch.core.errors import InputError
 from mohsearch.evaluators.mapper import kernels as kn
 from mohsearch.evaluators.mapper import walk as wk
 from mohsearch.evaluators.mapper.counts import CountRules
-from mohsearch.evaluators.mapper.memo import Memo, new_memo
+from mohsearch.evaluators.mapper.memo import new_memo
 from mohsearch.evaluators.mapper.notation import Loop, Mapping, MappingLevel
 from mohsearch.evaluators.mapper.space import MappingSpace
 from mohsearch.hardware.architecture import Architecture
@@ -54,7 +54,7 @@ class MapperOptions:
         return CountRules(halos="innermost", zero_fill=self.zero_fill)
 
 
-def tables_of(space: MappingSpace, options: MapperOptions) -> tuple[Any, kn.Lists]:
+def tables_of(space: MappingSpace, options: MapperOptions) -> Any:
     """Translate an architecture and a space into the arrays of the kernels."""
     arch, layer = space.architecture, space.layer
     depth = len(arch.levels)
@@ -86,17 +86,24 @@ def tables_of(space: MappingSpace, options: MapperOptions) -> tuple[Any, kn.List
         t["hop_price"][index] = level.hop_energy_pj_per_word
         t["free_order"][index] = level.temporal.order is None
         inward = [DIMS.index(dim) for dim in reversed(level.temporal.order or ())]
-        t["order"][index] = [*inward, *(d for d in range(8) if d not in inward)]
+        inward += [d for d in range(8) if d not in inward]
+        t["order"][index, : len(active)] = [d for d in inward if bounds[d] > 1]
+        seen = keeps[index + 1 :, kn.I].any()
+        t["halo"][index] = [
+            seen and bounds[a] > 1 and bounds[b] > 1 for a, b in ((kn.P, kn.R), (kn.Q, kn.S))
+        ]
     t["mac_price"] = arch.mac_energy_pj
     t["mac_area"] = arch.mac_area_um2
     t["zero_fill"] = options.zero_fill
-    prices = _fill_prices(t, arch, 2 if options.double_buffered else 1)
-    return t, kn.Lists(space.option_next, *prices)
+    if len(space.option_next) > kn.MAX_OPTIONS:
+        raise InputError(f"{layer}: bounds with too many divisors")
+    t["option_next"][: len(space.option_next)] = space.option_next
+    _fill_prices(t, arch, 2 if options.double_buffered else 1)
+    return t
 
 
-def _fill_prices(t: Any, arch: Architecture, copies: int) -> list[NDArray[np.float64]]:
-    """Set capacities and where the prices of each level stand; return the price lists."""
-    columns: list[NDArray[np.float64]] = []
+def _fill_prices(t: Any, arch: Architecture, copies: int) -> None:
+    """Set capacities and, for every size a level can have, its prices."""
     at = 0
     for index, level in enumerate(arch.levels):
         t["capacity"][index] = np.inf
@@ -111,13 +118,16 @@ def _fill_prices(t: Any, arch: Architecture, copies: int) -> list[NDArray[np.flo
             used = np.minimum(np.arange(int(np.ceil(limit / unit)) + 1) * unit, limit)
             sizes = level.granular_words(np.ceil(used * copies).astype(np.int64))
         t["price_start"][index] = at
-        at += len(sizes)
-        read, write = arch.read_energy_pj(index, sizes), arch.write_energy_pj(index, sizes)
-        columns.append(np.column_stack([read, write, arch.area_um2(index, sizes)]))
-    return [np.ascontiguousarray(column) for column in np.concatenate(columns).T]
+        here = slice(at, at + len(sizes))
+        at = here.stop
+        if at > kn.MAX_PRICES:
+            raise InputError(f"{arch.name}: {level.name} has too many possible sizes")
+        t["price_read"][here] = arch.read_energy_pj(index, sizes)
+        t["price_write"][here] = arch.write_energy_pj(index, sizes)
+        t["price_area"][here] = arch.area_um2(index, sizes)
 
 
-def slots_of(space: MappingSpace, t: Any, prune: bool) -> wk.Slots:
+def slots_of(space: MappingSpace, t: Any, prune: bool) -> Any:
     """List the decisions of a walk, outermost level first."""
     depth = int(t["depth"])
     branching = space.branching
@@ -134,8 +144,12 @@ def slots_of(space: MappingSpace, t: Any, prune: bool) -> wk.Slots:
         for level in range(last + 1)
         for d in (*np.flatnonzero(branching[level]).tolist(), -1)
     ]
-    level, dim = np.array(slots, dtype=np.int64).T
-    return wk.Slots(np.ascontiguousarray(level), np.ascontiguousarray(dim), np.array([prune]))
+    record = np.zeros(1, dtype=wk.SLOTS)[0]
+    record["size"] = len(slots)
+    record["level"][: len(slots)] = [level for level, _ in slots]
+    record["dim"][: len(slots)] = [d for _, d in slots]
+    record["prune"] = prune
+    return record
 
 
 def new_state() -> Any:
@@ -147,26 +161,25 @@ def new_state() -> Any:
 
 
 def write_mapping(
-    space: MappingSpace,
-    choice: int,
-    left: NDArray[np.int16],
-    order: NDArray[np.int8],
-    loops: NDArray[np.int8],
+    space: MappingSpace, choice: int, left: NDArray[np.int16], head: NDArray[np.int8]
 ) -> Mapping:
     """Return the loop nest that a row of a front stands for."""
     levels = []
+    bounds = [[int(space.divisors[d, i]) for d, i in enumerate(row)] for row in left]
     for index, level in enumerate(space.architecture.levels):
-        temporal = []
-        for j in reversed(range(loops[index])):
-            d = int(order[index, j])
-            before = space.divisors[d, left[index, d]]
-            inner = index + 1 < len(space.architecture.levels)
-            after = space.divisors[d, left[index + 1, d]] if inner else 1
-            temporal.append(Loop(DIMS[d], int(before // after)))
-        spatial = tuple(
-            Loop(dim, factor, axis) for axis, dim, factor in space.unrolled[choice][index]
-        )
-        levels.append(MappingLevel(level.name, level.keeps, tuple(temporal), spatial))
+        last = index + 1 == len(space.architecture.levels)
+        inner = [1] * 8 if last else bounds[index + 1]
+        factors = [whole // part for whole, part in zip(bounds[index], inner, strict=True)]
+        if level.temporal.order is not None:
+            inward = [DIMS.index(dim) for dim in reversed(level.temporal.order)]
+        else:
+            first = int(head[index])
+            of_class = kn.CLASS[first] if first >= 0 else -1
+            inward = sorted(range(8), key=lambda d: (d != first, kn.CLASS[d] != of_class))
+        temporal = tuple(Loop(DIMS[d], factors[d]) for d in reversed(inward) if factors[d] > 1)
+        drawn = space.unrolled[choice][index]
+        spatial = tuple(Loop(dim, factor, axis) for axis, dim, factor in drawn)
+        levels.append(MappingLevel(level.name, level.keeps, temporal, spatial))
     return Mapping(tuple(levels))
 
 
@@ -177,10 +190,8 @@ def padding_note(asked: LayerShape, executed: LayerShape) -> str:
     return f"  # {', '.join(padded)}" if padded else ""
 
 
-def memo_of(space: MappingSpace, slots: wk.Slots) -> Memo:
+def memo_of(space: MappingSpace, slots: Any) -> Any:
     """Allocate the memory of the last decision; not in use where there are less than three."""
-    decisions = np.unique(slots.level)
-    if len(decisions) < 3:
-        return new_memo(-1, 0, space.whole_bound)
-    last = int(decisions[-1])
-    return new_memo(last, last + 1, space.whole_bound)
+    decisions = np.unique(slots["level"][: slots["size"]])
+    last = int(decisions[-1]) if len(decisions) > 2 and slots["prune"] else -1
+    return new_memo(last, space.whole_bound)

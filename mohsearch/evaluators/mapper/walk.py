@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from mohsearch.evaluators.mapper.front import PARETO, beaten, offer
+from mohsearch.evaluators.mapper.front import PARETO, beaten, column_of, offer
 from mohsearch.evaluators.mapper.hull import build_hull, follow, hope_left, list_hopes
 from mohsearch.evaluators.mapper.kernels import (
-    CANONICAL,
+    MAX_LEVELS,
     charge,
+    compiled,
     enter_order,
-    enter_spatial,
     least_cycles,
     least_energy,
     list_orders,
@@ -28,27 +24,33 @@ DONE, LIMIT, FULL, TOO_LARGE, NO_ROOM = range(5)
 too many splits to remember."""
 
 
-class Slots(NamedTuple):
-    """The decisions of a walk in order: the split of a dimension at a level, or a loop order."""
+SLOTS = np.dtype(
+    [
+        ("size", "i8"),
+        ("level", "i8", 9 * MAX_LEVELS),
+        ("dim", "i8", 9 * MAX_LEVELS),  # -1 for the loop order
+        ("prune", "i1"),
+    ],
+    align=True,
+)
+"""The decisions of a walk in order: the split of a dimension at a level, or a loop order."""
 
-    level: NDArray[np.int64]
-    dim: NDArray[np.int64]  # -1 for the loop order
-    prune: NDArray[np.bool_]  # (1,)
+TALLY = np.dtype(
+    [
+        ("evaluated", "i8"),  # mappings costed, loop orders counted apart
+        ("limit", "i8"),  # most mappings to cost
+        ("bounded", "i8", MAX_LEVELS + 1),  # lower bounds worked out
+        ("covered", "f8"),  # mappings costed in full
+        ("over_capacity", "f8", MAX_LEVELS + 1),  # cut because a tile exceeds the level
+        ("beaten", "f8", MAX_LEVELS + 1),  # cut because the front beats a lower bound
+        ("dominated", "f8", MAX_LEVELS + 1),  # cut because another split is never worse
+    ],
+    align=True,
+)
+"""What walks did. Mappings are counted as spatial choices times temporal factorisations."""
 
 
-class Tally(NamedTuple):
-    """What walks did. Mappings are counted as spatial choices times temporal factorisations."""
-
-    evaluated: NDArray[np.int64]  # (1,) mappings costed, loop orders counted apart
-    bounded: NDArray[np.int64]  # (L + 1,) lower bounds worked out
-    limit: NDArray[np.int64]  # (1,) most mappings to cost
-    covered: NDArray[np.float64]  # (1,) mappings costed in full
-    over_capacity: NDArray[np.float64]  # (L + 1,) cut because a tile exceeds the level
-    beaten: NDArray[np.float64]  # (L + 1,) cut because the front beats a lower bound
-    dominated: NDArray[np.float64]  # (L + 1,) cut because another split is never worse
-
-
-@njit(cache=True)
+@compiled
 def weight_below(t, st, level):  # type: ignore[no-untyped-def]
     """Return in how many ways what is left to a level can be split."""
     weight = 1.0
@@ -58,25 +60,25 @@ def weight_below(t, st, level):  # type: ignore[no-untyped-def]
     return weight
 
 
-@njit(cache=True)
-def order_weight(t, st, slots, child, stop):  # type: ignore[no-untyped-def]
+@compiled
+def order_weight(t, st, slots, child):  # type: ignore[no-untyped-def]
     """Return the mappings below the current order, shared evenly among a level's orders."""
     weight = weight_below(t, st, child)
-    for k in range(slots.level.shape[0]):
+    for k in range(slots.size):
         if slots.dim[k] < 0 and slots.level[k] < child:
-            weight /= stop[k]
+            weight /= st.stop[k]
     return weight
 
 
-@njit(cache=True)
-def skip_larger(t, lists, st, slots, slot, position, stop, cut):  # type: ignore[no-untyped-def]
+@compiled
+def skip_larger(t, st, slots, slot, cut):  # type: ignore[no-untyped-def]
     """Drop the options that can only make the tile just rejected larger."""
     level = slots.level[slot]
     k = slot - 1
     shared = 1.0
     for other in range(slot):
         if slots.dim[other] < 0:
-            shared *= stop[other]
+            shared *= st.stop[other]
     while k >= 0 and slots.level[k] == level:
         d = slots.dim[k]
         first = t.option_start[level, d, st.left[level, d]]
@@ -89,17 +91,17 @@ def skip_larger(t, lists, st, slots, slot, position, stop, cut):  # type: ignore
                     if slots.dim[j] == other:
                         at = level
                 weight *= t.chains[at, other, st.left[at, other]]
-        for option in range(position[k] + 1, stop[k]):
-            below = t.chains[level + 1, d, lists.option_next[option]]
+        for option in range(st.position[k] + 1, st.stop[k]):
+            below = t.chains[level + 1, d, t.option_next[option]]
             cut[level + 1] += weight * below
-        stop[k] = position[k] + 1
-        if position[k] > first:
+        st.stop[k] = st.position[k] + 1
+        if st.position[k] > first:
             return
         k -= 1
 
 
-@njit(cache=True)
-def finish(t, lists, st, f, choice, level):  # type: ignore[no-untyped-def]
+@compiled
+def finish(t, st, f, choice, level):  # type: ignore[no-untyped-def]
     """Settle the levels without a choice, charge the MACs' traffic and offer the mapping.
 
     Returns the level whose capacity is exceeded, 0 when offered, -1 where the front is full.
@@ -107,184 +109,226 @@ def finish(t, lists, st, f, choice, level):  # type: ignore[no-untyped-def]
     depth = t.depth
     last = depth - 1
     while level < last:
-        if not settle_level(t, lists, st, level):
+        if not settle_level(t, st, level):
             return level + 1
         list_orders(t, st, level)
-        enter_order(t, st, level, 0)
+        enter_order(t, st, level, st.heads[level, 0])
         level += 1
-    length = 0
-    for j in range(8):
-        d = CANONICAL[j] if t.free_order[last] else t.order[last, j]
-        st.factor[last, d] = st.rest[last, d]
-        if st.rest[last, d] > 1.0:
-            st.order[last, length] = d
-            length += 1
-    st.loops[last] = length
+    st.head[last] = -1
     for other in range(depth):
         st.reads[depth, other] = st.reads[last, other]
         st.writes[depth, other] = st.writes[last, other]
     energy = st.energy[last] + charge(t, st, depth, depth)
     cycles = least_cycles(t, st, depth)
     area = st.chip_area[last] + st.inner_area[depth]
-    if f.scalar[0] == PARETO and beaten(f, cycles, energy, area):
+    if f.kind == PARETO and beaten(f, st, cycles, energy, area):
         return 0
     return -1 if offer(f, st, depth, choice, cycles, energy, area) < 0 else 0
 
 
-@njit(cache=True)
-def try_remembered(t, lists, st, f, tally, memo, choice, slots, stop):  # type: ignore[no-untyped-def]
+@compiled
+def try_remembered(t, st, slots, f, tally, memo, choice):  # type: ignore[no-untyped-def]
     """Try the splits of the last decision that are worth it; return how that ended."""
-    level = memo.level[0]
-    key = recall(t, lists, st, memo)
+    level = memo.level
+    key = recall(t, st, memo)
     if key < 0:
         forget(memo)
-        key = recall(t, lists, st, memo)
+        key = recall(t, st, memo)
         if key < 0:
             return NO_ROOM
-    share = order_weight(t, st, slots, level, stop) / weight_below(t, st, level)
+    share = order_weight(t, st, slots, level) / weight_below(t, st, level)
     tally.over_capacity[level + 1] += share * memo.too_large[key]
     tally.dominated[level + 1] += share * memo.dominated[key]
     for i in range(memo.start[key], memo.start[key] + memo.count[key]):
-        follow(t, lists, st, memo, i)
+        follow(t, st, memo, i)
         orders = 1.0
         if t.free_order[level]:
             orders = list_orders(t, st, level)
-        enter_order(t, st, level, memo.variant[i])
-        if finish(t, lists, st, f, choice, level + 1) < 0:
+        enter_order(t, st, level, np.int64(memo.head[i]))
+        if finish(t, st, f, choice, level + 1) < 0:
             return FULL
-        tally.evaluated[0] += 1
-        tally.covered[0] += share / orders
-    return LIMIT if tally.evaluated[0] >= tally.limit[0] else DONE
+        tally.evaluated += 1
+        tally.covered += share / orders
+    return LIMIT if tally.evaluated >= tally.limit else DONE
 
 
-@njit(cache=True)
+@compiled
 def hopeless(t, st, f, known):  # type: ignore[no-untyped-def]
     """Tell whether the front beats everything that agrees with what is fixed so far."""
     area = st.chip_area[known] + st.inner_area[known + 1]
     cycles = least_cycles(t, st, known)
     energy = least_energy(t, st, known, t.depth)
-    return beaten(f, cycles, energy, area)
+    return beaten(f, st, cycles, energy, area)
 
 
-@njit(cache=True)
-def walk(t, lists, st, slots, f, tally, hull, hopes, memo, choice):  # type: ignore[no-untyped-def]
-    """Walk all mappings of the spatial choice ``st.sigma``; return how it ended."""
-    tight = enter_spatial(t, lists, st)
-    if tight:
-        tally.over_capacity[tight] += weight_below(t, st, 0)
-        return TOO_LARGE
-    prune = slots.prune[0]
-    if prune and hopeless(t, st, f, 0):
-        tally.beaten[0] += weight_below(t, st, 0)
-        return DONE
-    count = slots.level.shape[0]
-    decided = slots.level[count - 1] + 1
-    remember = prune and memo.level[0] >= 0
-    if remember:
-        decided -= 1
+@compiled
+def open_choice(t, st, slots, f, tally, hull, hopes, memo):  # type: ignore[no-untyped-def]
+    """Start on a spatial choice that is entered; False where the front beats all of it."""
+    root = np.int64(0)
+    st.column = column_of(f, st.cycles)
+    if not slots.prune:
+        return True
+    if hopeless(t, st, f, root):
+        tally.beaten[0] += weight_below(t, st, root)
+        return False
+    hopes.decided = slots.level[slots.size - 1] + 1
+    if memo.level >= 0:
+        hopes.decided = memo.level
         forget(memo)
-    if prune:
-        hopes.decided[0] = decided
-        build_hull(t, lists, st, hull, memo, decided)
-        start_outside(t, st)
-        if list_hopes(t, st, hull, hopes, f, 0, decided) == 0:
-            tally.beaten[0] += weight_below(t, st, 0)
-            return DONE
-    position = np.zeros(count, dtype=np.int64)
-    stop = np.ones(count, dtype=np.int64)
-    k = 0
-    entering = True
+    build_hull(t, st, hull, memo, hopes.decided)
+    start_outside(t, st)
+    if list_hopes(t, st, hull, hopes, f, root, hopes.decided) == 0:
+        tally.beaten[0] += weight_below(t, st, root)
+        return False
+    return True
+
+
+@compiled
+def next_split(t, st, slots, k, entering):  # type: ignore[no-untyped-def]
+    """Take the first or the next split of one dimension; False where there is none left."""
+    level, d = slots.level[k], slots.dim[k]
+    if entering:
+        at = st.left[level, d]
+        st.position[k] = t.option_start[level, d, at]
+        st.stop[k] = st.position[k] + t.option_count[level, d, at]
+    else:
+        st.position[k] += 1
+    if st.position[k] == st.stop[k]:
+        return False
+    st.left[level + 1, d] = t.option_next[st.position[k]]
+    return True
+
+
+@compiled
+def next_order(t, st, slots, f, tally, hopes, k, entering):  # type: ignore[no-untyped-def]
+    """Take the first or the next loop order of a level; False where there is none left.
+
+    The level's loops are settled before the first one; tiles that do not fit or that the front
+    beats in every order end the larger ones too.
+    """
+    level = slots.level[k]
+    if entering:
+        st.stop[k] = 1
+        fits = settle_level(t, st, level)
+        if not fits or (slots.prune and not hope_left(t, st, hopes, f, level)):
+            cut = tally.beaten if fits else tally.over_capacity
+            cut[level + 1] += order_weight(t, st, slots, level + 1)
+            skip_larger(t, st, slots, k, cut)
+            return False
+        st.position[k] = 0
+        st.stop[k] = list_orders(t, st, level)
+    else:
+        st.position[k] += 1
+    if st.position[k] == st.stop[k]:
+        return False
+    enter_order(t, st, level, st.heads[level, st.position[k]])
+    return True
+
+
+@compiled
+def lost(t, st, slots, f, tally, hull, hopes, child):  # type: ignore[no-untyped-def]
+    """Tell whether a lower bound shows that nothing below the current order is of use."""
+    tally.bounded[child] += 1
+    if hopeless(t, st, f, child) or (
+        child < hopes.decided and list_hopes(t, st, hull, hopes, f, child, hopes.decided) == 0
+    ):
+        tally.beaten[child] += order_weight(t, st, slots, child)
+        return True
+    return False
+
+
+@compiled
+def try_mapping(t, st, slots, f, tally, choice, child):  # type: ignore[no-untyped-def]
+    """Cost the mapping that the decisions make; return how that ended."""
+    tight = finish(t, st, f, choice, child)
+    if tight < 0:
+        return FULL
+    if tight > 0:
+        tally.over_capacity[tight] += order_weight(t, st, slots, child)
+        return DONE
+    tally.evaluated += 1
+    tally.covered += order_weight(t, st, slots, child)
+    return LIMIT if tally.evaluated >= tally.limit else DONE
+
+
+@compiled
+def walk(t, st, slots, f, tally, hull, hopes, memo, choice):  # type: ignore[no-untyped-def]
+    """Walk all mappings of the spatial choice that is open; return how it ended."""
+    remember = slots.prune and memo.level >= 0
+    k = np.int64(0)
+    entering = slots.size > 0
+    for slot in range(slots.size):
+        st.stop[slot] = 1
     while k >= 0:
-        level = slots.level[k]
-        d = slots.dim[k]
-        if d >= 0:
-            if entering:
-                at = st.left[level, d]
-                position[k] = t.option_start[level, d, at]
-                stop[k] = position[k] + t.option_count[level, d, at]
-            else:
-                position[k] += 1
-            entering = position[k] < stop[k]
-            if entering:
-                st.left[level + 1, d] = lists.option_next[position[k]]
+        if slots.dim[k] >= 0:
+            entering = next_split(t, st, slots, k, entering)
             k += 1 if entering else -1
             continue
-        child = level + 1
-        if entering:
-            fits = settle_level(t, lists, st, level)
-            if not fits or (prune and not hope_left(t, st, hopes, f, level)):
-                cut = tally.beaten if fits else tally.over_capacity
-                cut[child] += order_weight(t, st, slots, child, stop)
-                skip_larger(t, lists, st, slots, k, position, stop, cut)
-                entering = False
-                k -= 1
-                continue
-            position[k] = 0
-            stop[k] = list_orders(t, st, level)
-        else:
-            position[k] += 1
-        entering = False
-        if position[k] >= stop[k]:
-            stop[k] = 1
+        if not next_order(t, st, slots, f, tally, hopes, k, entering):
+            st.stop[k] = 1
+            entering = False
             k -= 1
             continue
-        enter_order(t, st, level, position[k])
-        tally.bounded[child] += 1
-        if prune:
-            lost = hopeless(t, st, f, child)
-            if not lost and child < decided:
-                lost = list_hopes(t, st, hull, hopes, f, child, decided) == 0
-            if lost:
-                tally.beaten[child] += order_weight(t, st, slots, child, stop)
-                continue
-        if remember and child == decided:
-            ended = try_remembered(t, lists, st, f, tally, memo, choice, slots, stop)
-            if ended != DONE:
-                return ended
+        entering = False
+        child = slots.level[k] + 1
+        if slots.prune and lost(t, st, slots, f, tally, hull, hopes, child):
             continue
-        if k + 1 < count:
-            entering = True
+        ended = DONE
+        if remember and child == memo.level:
+            ended = try_remembered(t, st, slots, f, tally, memo, choice)
+        elif k + 1 < slots.size:
+            entering = not entering
             k += 1
-            continue
-        tight = finish(t, lists, st, f, choice, child)
-        if tight < 0:
-            return FULL
-        if tight > 0:
-            tally.over_capacity[tight] += order_weight(t, st, slots, child, stop)
-            continue
-        tally.evaluated[0] += 1
-        tally.covered[0] += order_weight(t, st, slots, child, stop)
-        if tally.evaluated[0] >= tally.limit[0]:
-            return LIMIT
+        else:
+            ended = try_mapping(t, st, slots, f, tally, choice, child)
+        if ended != DONE:
+            return ended
     return DONE
 
 
-@njit(cache=True)
-def replay(t, lists, st, left, order, loops, probe, read_price, write_price):  # type: ignore[no-untyped-def]
-    """Cost one stored mapping of the spatial choice entered last; return its energy without MACs.
+@compiled
+def replay(t, st, left, head, probe):  # type: ignore[no-untyped-def]
+    """Cost a stored mapping of the spatial choice entered, the MACs' own energy left out.
 
-    With ``probe``, rows cost what the given prices per level say instead.
+    A row read at level ``probe`` costs 1 pJ, a row written there for ``probe - depth``; all others
+    nothing. Returns the energy.
     """
     depth = t.depth
     st.energy[0] = 0.0
-    for level in range(depth + 1):
-        if level > 0:
-            child = level
-            if child < depth:
-                for d in range(8):
-                    st.left[child, d] = left[child, d]
-                settle_level(t, lists, st, level - 1)
-            for j in range(loops[level - 1]):
-                st.variants[level - 1, 0, j] = order[level - 1, j]
-            st.variant_loops[level - 1, 0] = loops[level - 1]
-        if probe:
-            for other in range(depth):
-                st.read_price[other] = read_price[other]
-                st.write_price[other] = write_price[other]
-        if 0 < level < depth:
-            enter_order(t, st, level - 1, 0)
+    for child in range(1, depth):
+        for d in range(8):
+            st.left[child, d] = left[child, d]
+        settle_level(t, st, child - 1)
+        for level in range(depth):
+            st.read_price[level] = 1.0 if level == probe else 0.0
+            st.write_price[level] = 1.0 if level == probe - depth else 0.0
+        enter_order(t, st, child - 1, np.int64(head[child - 1]))
     last = depth - 1
-    for other in range(depth):
-        st.reads[depth, other] = st.reads[last, other]
-        st.writes[depth, other] = st.writes[last, other]
+    for level in range(depth):
+        st.reads[depth, level] = st.reads[last, level]
+        st.writes[depth, level] = st.writes[last, level]
     return st.energy[last] + charge(t, st, depth, depth)
+
+
+@compiled
+def describe(t, st, f, row, rows, used, memory):  # type: ignore[no-untyped-def]
+    """Write down what one mapping of the front does; return its network energy.
+
+    ``rows`` (2, L) gets the rows read and written at each level, ``used`` (L,) the words that each
+    must hold, ``memory`` (2,) the words read from and written to level 0.
+    """
+    depth = t.depth
+    network = replay(t, st, f.left[row], f.head[row], np.int64(-1))
+    for level in range(depth):
+        used[level] = 0.0
+        for x in range(3):
+            if level > 0 and t.keeps[level, x]:
+                used[level] += st.words[level, x]
+    memory[0] = st.reads[depth, 0]
+    memory[1] = st.writes[depth, 0]
+    for level in range(depth):
+        read = replay(t, st, f.left[row], f.head[row], level)
+        written = replay(t, st, f.left[row], f.head[row], level + depth)
+        rows[0, level] = np.rint(read - network)
+        rows[1, level] = np.rint(written - network)
+    return network
