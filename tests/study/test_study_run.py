@@ -1,7 +1,9 @@
 """Running studies: what is written, and that nothing but the study decides it."""
 
 import json
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,6 +47,25 @@ def test_plain_xarray_reads_the_results_without_a_warning(study, tmp_path):
         *("profit_a", "profit_b", "weight", "excess_weight"),
         *("genome", "genome_id", "final", "design"),
     }
+
+
+def test_the_design_note_names_all_that_is_stored_and_nothing_else(study, tmp_path):
+    note = Path(__file__).parents[2] / "docs" / "design" / "0001-moham-contracts.md"
+    results = note.read_text(encoding="utf-8").partition("## 5. Results")[2]
+    results = results.partition("A decoded moham design")[0]
+    named = set(re.findall(r"`([a-z_]+)`", results))
+    run_study(study(), tmp_path / "out")
+    tree = open_results(tmp_path / "out")
+    node = tree[RUN]
+    provenance = json.loads(node.attrs["provenance"])
+    stored = {*tree.attrs, *node.attrs, *node["front"].attrs, *node.children, *provenance}
+    for group in node.children.values():
+        stored |= set(group.data_vars)
+        for variable in group.data_vars.values():
+            stored |= set(variable.attrs)
+    metrics = set(node.attrs["metrics"]) | set(node.attrs["constraints"])
+    assert stored - metrics <= named
+    assert named - stored == set()
 
 
 def test_the_history_holds_the_population_of_each_generation(study, tmp_path):
