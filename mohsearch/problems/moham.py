@@ -15,6 +15,7 @@ from mohsearch.core.catalog import Catalog
 from mohsearch.core.digest import content_digest
 from mohsearch.core.errors import InfeasibleError
 from mohsearch.evaluators.mapper.table import MappingTable, build_table
+from mohsearch.evaluators.mapper.translate import MapperOptions
 from mohsearch.evaluators.package import (
     PackageEvaluator,
     PackageTables,
@@ -161,11 +162,15 @@ class MohamProblem(SearchProblem):
         """Return what is proven: completeness of the layer mappings, and the bounds on latency."""
         pairs = self.table.certificates
         complete = sum(bool(c.get("complete")) for c in pairs)
+        tolerances = (c.get("tolerance") for c in pairs)
+        proven = [t for t in tolerances if isinstance(t, float)]
         empty = int((np.diff(self.table.offsets) == 0).sum())
         return {
             "mapper": {
                 "layer_template_pairs": len(pairs),
                 "complete": complete,
+                "proven_within_a_factor": sum(bool(t) for t in proven),
+                "largest_factor": 1.0 + max(proven, default=0.0),
                 "without_mapping": empty,
                 "mappings_kept": len(self.table.cycles),
                 "mappings_per_layer": self.options.mappings_per_layer,
@@ -243,6 +248,7 @@ def build(
         architectures,
         limit=options.mappings_per_layer,
         rule=options.mapping_rule,
+        options=MapperOptions(effort=options.mapper_effort),
         cache=True if cache_dir is None else cache_dir,
         workers=workers,
         progress=progress,

@@ -57,6 +57,15 @@ class MohamOptions(Card):
             "are searched; `templates` and `max_instances` do not count then."
         ),
     )
+    mapper_effort: int | None = Field(
+        default=20_000_000,
+        ge=1000,
+        description=(
+            "Most lower bounds that the layer mapper works out for a layer on a template, about "
+            "million a second. Where a space needs more, its Pareto set is proven up to a factor "
+            "that the certificate states; null always completes."
+        ),
+    )
     mappings_per_layer: int | None = Field(
         default=32,
         ge=1,

@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 from mohsearch.core.errors import InfeasibleError, InputError
 from mohsearch.evaluators.mapper import kernels as kn
 from mohsearch.evaluators.mapper import walk as wk
-from mohsearch.evaluators.mapper.front import CYCLES, EDP, ENERGY, PARETO, ROOM, new_front
+from mohsearch.evaluators.mapper.front import (
+    CYCLES,
+    EDP,
+    ENERGY,
+    PARETO,
+    ROOM,
+    begin_pass,
+    new_front,
+)
 from mohsearch.evaluators.mapper.hull import HOPES, HULL
 from mohsearch.evaluators.mapper.notation import format_mapping
 from mohsearch.evaluators.mapper.space import MappingSpace, build_space, padded_layers
 from mohsearch.evaluators.mapper.translate import (
+    UNLIMITED,
     MapperOptions,
     memo_of,
     new_state,
@@ -139,12 +148,13 @@ class _Search:
         if not self.spaces:
             raise self.reasons[0]
         self.tally = np.zeros(1, dtype=wk.TALLY)[0]
-        self.tally["limit"] = options.max_evaluations or np.iinfo(np.int64).max
+        self.tally["limit"] = options.max_evaluations or UNLIMITED
         self.translated = [tables_of(space, options) for space in self.spaces]
         self.state = new_state()
         self.hull = np.zeros(1, dtype=HULL)[0]
         self.hopes = np.zeros(1, dtype=HOPES)[0]
-        self.too_large: dict[int, int] = {}
+        self.tolerance: float | None = None
+        self.bounds = 0
         self.unfinished: list[tuple[int, int]] = []
 
     def run(self) -> MappingFront:
@@ -160,30 +170,52 @@ class _Search:
         cycles = np.concatenate(
             [s.layer.macs / p for s, p in zip(self.spaces, parallel, strict=True)]
         )
-        variant = np.repeat(np.arange(len(self.spaces)), [len(p) for p in parallel])
-        offsets = np.cumsum([0, *(len(p) for p in parallel)])
+        self.variant = np.repeat(np.arange(len(self.spaces)), [len(p) for p in parallel])
+        self.offsets = np.cumsum([0, *(len(p) for p in parallel)])
         least = self.spaces[0].layer.macs * float(self.translated[0]["mac_price"])
         front = new_front(cycles, least, kind)
+        order = np.argsort(cycles, kind="stable")
+        exact, rest, coarse = self.options.passes()
+        if self._pass(front, order, 0.0, exact) == wk.LIMIT:
+            for tolerance in coarse:
+                if self._pass(front, order, tolerance, rest) == wk.LIMIT:
+                    break
+                rest -= int(self.tally["bounded"].sum())
+        return front
+
+    def _pass(self, front: Any, order: NDArray[np.int64], tolerance: float, bounds: int) -> int:
+        """Walk everything with at most ``bounds`` lower bounds; note what is proven."""
+        for name in ("bounded", "covered", "over_capacity", "beaten", "dominated"):
+            self.tally[name] = 0
+        self.tally["allowed"] = bounds
+        begin_pass(front, tolerance)
+        ended = self._walk_once(front, order)
+        self.bounds += int(self.tally["bounded"].sum())
+        if ended == wk.DONE:
+            self.tolerance, self.unfinished = tolerance, []
+        return ended
+
+    def _walk_once(self, front: Any, order: NDArray[np.int64]) -> int:
+        """Walk the spatial choices in order until all are covered or a limit is met."""
         slots = [
             slots_of(space, t, self.options.prune)
             for space, t in zip(self.spaces, self.translated, strict=True)
         ]
         memos = [memo_of(space, s) for space, s in zip(self.spaces, slots, strict=True)]
-        for done, index in enumerate(order := np.argsort(cycles, kind="stable")):
-            which = int(variant[index])
-            choice = int(index - offsets[which])
-            t = self.translated[which]
-            self._enter(which, choice)
+        for done, index in enumerate(order):
+            which = int(self.variant[index])
+            self._enter(which, int(index - self.offsets[which]))
             ended = self._walk(which, slots[which], front, memos[which], int(index))
             if ended == wk.FULL:
                 raise InputError(f"{self.layer}: more than {ROOM} Pareto-optimal mappings")
             if ended == wk.LIMIT:
-                self.unfinished = [
-                    (int(variant[i]), int(i - offsets[variant[i]])) for i in order[done:]
-                ]
-                break
-        self.offsets, self.variant = offsets, variant
-        return front
+                if self.tolerance is None:
+                    self.unfinished = [
+                        (int(self.variant[i]), int(i - self.offsets[self.variant[i]]))
+                        for i in order[done:]
+                    ]
+                return ended
+        return int(wk.DONE)
 
     def _walk(self, which: int, slots: Any, front: Any, memo: Any, index: int) -> int:
         """Walk the spatial choice just entered; return how it ended."""
@@ -262,14 +294,15 @@ class _Search:
         tally = self.tally
         certificate: dict[str, Any] = {
             "objective": self.options.objective,
-            "complete": not self.unfinished,
+            "complete": self.tolerance == 0.0,
+            "tolerance": self.tolerance,
             "mappings": float(sum(space.size for space in self.spaces)),
             "costed": float(tally["covered"]),
             "pruned_by_capacity": _by_name(names, tally["over_capacity"]),
             "pruned_by_bound": _by_name(names, tally["beaten"]),
             "pruned_by_dominance": _by_name(names, tally["dominated"]),
             "evaluations": int(tally["evaluated"]),
-            "lower_bounds": int(tally["bounded"].sum()),
+            "lower_bounds": self.bounds,
             "executed_bounds": [list(space.layer.bounds()) for space in self.spaces],
             "front": int(front["size"]),
             "cpu_s": time.process_time() - self.started,

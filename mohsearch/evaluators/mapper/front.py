@@ -43,6 +43,7 @@ FRONT = np.dtype(
         ("first_row", "i8"),  # number of row 0, see :func:`row_number`
         ("kind", "i8"),  # PARETO, or the single objective
         ("best", "f8"),  # its best value
+        ("slack", "f8"),  # what is no better by more than this factor is let go
     ],
     align=True,
 )
@@ -73,7 +74,18 @@ def new_front(compute_cycles: NDArray[np.float64], least_energy_pj: float, kind:
     front["first_row"] = row_number(float(least_energy_pj))
     front["kind"] = kind
     front["best"] = np.inf
+    front["slack"] = 1.0
     return front
+
+
+def begin_pass(front: Any, tolerance: float) -> None:
+    """Let what is at most ``1 + tolerance`` times better than the front in every objective go."""
+    front["slack"] = slack = 1.0 + tolerance
+    cells = int(front["columns"]) * ROWS
+    front["grid"][:cells] = np.inf
+    front["near"][:cells] = np.inf
+    for cycles, energy, area in front["objectives"][: int(front["size"])]:
+        mark(front, cycles / slack, energy / slack, area / slack)
 
 
 @intrinsic
@@ -89,7 +101,7 @@ def float_bits(typing_context, value):  # type: ignore[no-untyped-def]
 @compiled
 def row_number(energy):  # type: ignore[no-untyped-def]
     """Return a whole number that rises with the energy, by 256 from each octave to the next."""
-    return float_bits(energy) >> (52 - LOG2_ROWS)
+    return float_bits(energy) >> (52 - LOG2_ROWS)  # type: ignore[call-arg]
 
 
 @compiled
@@ -221,5 +233,5 @@ def offer(f, st, depth, choice, cycles, energy, area):  # type: ignore[no-untype
             f.left[count, level, d] = st.left[level, d]
         f.head[count, level] = st.head[level]
     f.size = count + 1
-    mark(f, cycles, energy, area)
+    mark(f, cycles / f.slack, energy / f.slack, area / f.slack)
     return 1

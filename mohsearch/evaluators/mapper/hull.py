@@ -1,9 +1,9 @@
 """Compiled bound from inside: the best ways to fill the levels inside the last decision.
 
 The levels from ``decided`` inwards follow from what the last decision leaves to them. For one
-spatial choice all they can be left is listed beforehand, each with the traffic it asks of the levels
-outside under the most favourable order of the loops there. Ways that are worse in every respect
-are dropped; the rest bound every mapping that is still open.
+spatial choice all they can be left is listed beforehand, each with the traffic it asks of the
+levels outside under the most favourable order of the loops there. Ways that are worse in every
+respect are dropped; the rest bound every mapping that is still open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from mohsearch.evaluators.mapper.kernels import (
     I,
     O,
     P,
+    Q,
     R,
+    S,
     W,
     charge,
     compiled,
@@ -143,7 +145,7 @@ def runs_diagonally_outside(t, st, decided):  # type: ignore[no-untyped-def]
         if st.diagonal[child] and t.parent[child, I] >= 0:
             for level in range(t.parent[child, I], decided - 1):
                 s = st.sigma[level]
-                if (s[4] > 1 and s[6] > 1) or (s[5] > 1 and s[7] > 1):
+                if (s[P] > 1 and s[R] > 1) or (s[Q] > 1 and s[S] > 1):
                     return True
     return False
 

@@ -352,49 +352,49 @@ def list_orders(t, st, level):  # type: ignore[no-untyped-def]
     loop: the rest of that loop's class follows, then all others.
     """
     heads = st.heads[level]
-    f = st.factor[level]
+    factor = st.factor[level]
     if not t.free_order[level]:
         heads[0] = -1
         for j in range(t.actives):
             d = t.order[level, j]
-            if f[d] > 1.0:
+            if factor[d] > 1.0:
                 heads[0] = d
                 break
         return 1
-    classes = st.classes[level]
-    rows = t.halo[level, 0]
-    columns = t.halo[level, 1]
-    count = 0
-    if classes[W] > 1.0:
-        if rows and f[P] > 1.0:
-            heads[count] = P
-            count += 1
-        if columns and f[Q] > 1.0:
-            heads[count] = Q
-            count += 1
-        if count == 0 and t.matters[level, W]:
-            heads[count] = N if f[N] > 1.0 else (P if f[P] > 1.0 else Q)
-            count += 1
-    if classes[O] > 1.0:
-        before = count
-        if rows and f[R] > 1.0:
-            heads[count] = R
-            count += 1
-        if columns and f[S] > 1.0:
-            heads[count] = S
-            count += 1
-        if count == before and t.matters[level, O]:
-            heads[count] = C if f[C] > 1.0 else (R if f[R] > 1.0 else S)
-            count += 1
-    if classes[I] > 1.0 and t.matters[level, I]:
+    count = list_heads(t, st, level, W, N, P, np.int64(0))
+    count = list_heads(t, st, level, O, C, R, count)
+    if st.classes[level, I] > 1.0 and t.matters[level, I]:
         heads[count] = K
         count += 1
     if count == 0:
         heads[0] = -1
         for i in range(t.actives):
-            if f[t.active[i]] > 1.0:
+            if factor[t.active[i]] > 1.0:
                 heads[0] = t.active[i]
-        count = 1
+        count += 1
+    return count
+
+
+@compiled
+def list_heads(t, st, level, tensor, plain, own, count):  # type: ignore[no-untyped-def]
+    """List the innermost loops that let ``tensor`` stay; return how many heads there are then.
+
+    ``own`` is the class's dimension along the rows of I, the one after it that along the columns,
+    ``plain`` the other one.
+    """
+    if st.classes[level, tensor] == 1.0:
+        return count
+    factor, before = st.factor[level], count
+    if t.halo[level, 0] and factor[own] > 1.0:
+        st.heads[level, count] = own
+        count += 1
+    if t.halo[level, 1] and factor[own + 1] > 1.0:
+        st.heads[level, count] = own + 1
+        count += 1
+    if count == before and t.matters[level, tensor]:
+        across = own if factor[own] > 1.0 else own + 1
+        st.heads[level, count] = plain if factor[plain] > 1.0 else across
+        count += 1
     return count
 
 

@@ -169,7 +169,7 @@ def drop_larger(t, st, memo, key, dims, at, k):  # type: ignore[no-untyped-def]
 
 @compiled
 def try_split(t, st, memo, key, start):  # type: ignore[no-untyped-def]
-    """Cost one split in every loop order: 1 where it fits, 0 where not, -1 where no room is left."""
+    """Cost one split in every loop order: 1 where it fits, 0 where not, -1 without room."""
     level = memo.level
     if not settle_level(t, st, level):
         return 0
@@ -193,14 +193,11 @@ def try_split(t, st, memo, key, start):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def keep_split(t, st, memo, key, start, weight):  # type: ignore[no-untyped-def]
-    """Keep a split unless another dominates it; drop those it dominates."""
-    level = memo.level
-    count = memo.count[key]
-    if count >= MOST_OPTIONS or start + count >= POOL:
-        memo.start[key] = -1
-        return False
-    vector = memo.vector[count]
+def note_demand(t, st, level, vector):  # type: ignore[no-untyped-def]
+    """Write down the size of every level inside ``level`` and the words on every edge there.
+
+    Returns how many numbers that is.
+    """
     columns = 0
     for child in range(level + 1, t.depth + 1):
         if child < t.depth:
@@ -215,15 +212,30 @@ def keep_split(t, st, memo, key, start, weight):  # type: ignore[no-untyped-def]
                 vector[columns] = st.edge_fills[child, x]
                 vector[columns + 1] = st.edge_served[child, x]
                 columns += 2
-    closed = every_edge_closed(t, st, level)
+    return columns
+
+
+@compiled
+def keep_split(t, st, memo, key, start, weight):  # type: ignore[no-untyped-def]
+    """Keep a split unless another dominates it; drop those it dominates.
+
+    Only a split whose reuse ends inside can be dominated: what the loops outside add to the reuse
+    of another one makes that one no worse than noted. Returns False where there is no room.
+    """
+    count = memo.count[key]
+    if count >= MOST_OPTIONS or start + count >= POOL:
+        memo.start[key] = -1
+        return False
+    vector = memo.vector[count]
+    columns = note_demand(t, st, memo.level, vector)
+    closed = every_edge_closed(t, st, memo.level)
     kept = 0
     for i in range(count):
-        other = memo.vector[i]
         no_worse = closed
         no_better = memo.closed[i]
         for j in range(columns):
-            no_worse = no_worse and other[j] <= vector[j]
-            no_better = no_better and other[j] >= vector[j]
+            no_worse = no_worse and memo.vector[i, j] <= vector[j]
+            no_better = no_better and memo.vector[i, j] >= vector[j]
         if no_worse:
             memo.dominated[key] += weight
             return True
@@ -231,22 +243,28 @@ def keep_split(t, st, memo, key, start, weight):  # type: ignore[no-untyped-def]
             memo.dominated[key] += weight
             continue
         if kept < i:
-            for j in range(columns):
-                memo.vector[kept, j] = other[j]
-            memo.closed[kept] = memo.closed[i]
-            memo.head[start + kept] = memo.head[start + i]
-            for d in range(8):
-                memo.left[start + kept, d] = memo.left[start + i, d]
+            move_split(memo, start, i, kept, columns)
         kept += 1
     for j in range(columns):
         memo.vector[kept, j] = vector[j]
     memo.closed[kept] = closed
-    memo.head[start + kept] = st.head[level]
+    memo.head[start + kept] = st.head[memo.level]
     for d in range(8):
-        memo.left[start + kept, d] = st.left[level + 1, d]
+        memo.left[start + kept, d] = st.left[memo.level + 1, d]
     memo.count[key] = kept + 1
     memo.used = start + kept + 1
     return True
+
+
+@compiled
+def move_split(memo, start, source, target, columns):  # type: ignore[no-untyped-def]
+    """Copy one split of the key being worked out to another place."""
+    for j in range(columns):
+        memo.vector[target, j] = memo.vector[source, j]
+    memo.closed[target] = memo.closed[source]
+    memo.head[start + target] = memo.head[start + source]
+    for d in range(8):
+        memo.left[start + target, d] = memo.left[start + source, d]
 
 
 @compiled

@@ -18,6 +18,11 @@ from mohsearch.evaluators.mapper.space import MappingSpace
 from mohsearch.hardware.architecture import Architecture
 from mohsearch.workloads.layer import DIMS, TENSORS, LayerShape
 
+UNLIMITED = int(np.iinfo(np.int64).max)
+
+COARSE_TOLERANCES = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03)
+"""Tolerances of the passes over a space that is too large, coarse ones first."""
+
 Objective = Literal["pareto", "edp", "energy", "cycles"]
 
 
@@ -39,6 +44,11 @@ class MapperOptions:
         Whether lower bounds cut the walk (off only to test them).
     max_evaluations
         Most mappings to cost in full, None for no limit.
+    effort
+        Most lower bounds to work out, None for no limit (then the set is complete). Where a space
+        needs more, half of them is spent on a complete walk and the rest on passes that each cut
+        what is at most a given factor better than the front; the certificate's ``tolerance`` is
+        that of the last pass that ended.
     """
 
     objective: Objective = "pareto"
@@ -47,6 +57,13 @@ class MapperOptions:
     double_buffered: bool = False
     prune: bool = True
     max_evaluations: int | None = None
+    effort: int | None = None
+
+    def passes(self) -> tuple[int, int, tuple[float, ...]]:
+        """Return the bounds of a complete walk, of the coarse ones, and their tolerances."""
+        if self.effort is None or self.objective != "pareto" or not self.prune:
+            return UNLIMITED, 0, ()
+        return self.effort // 2, self.effort - self.effort // 2, COARSE_TOLERANCES
 
     @property
     def rules(self) -> CountRules:

@@ -39,6 +39,7 @@ TALLY = np.dtype(
     [
         ("evaluated", "i8"),  # mappings costed, loop orders counted apart
         ("limit", "i8"),  # most mappings to cost
+        ("allowed", "i8"),  # lower bounds still allowed
         ("bounded", "i8", MAX_LEVELS + 1),  # lower bounds worked out
         ("covered", "f8"),  # mappings costed in full
         ("over_capacity", "f8", MAX_LEVELS + 1),  # cut because a tile exceeds the level
@@ -149,7 +150,7 @@ def try_remembered(t, st, slots, f, tally, memo, choice):  # type: ignore[no-unt
             return FULL
         tally.evaluated += 1
         tally.covered += share / orders
-    return LIMIT if tally.evaluated >= tally.limit else DONE
+    return LIMIT if tally.evaluated >= tally.limit or tally.allowed <= 0 else DONE
 
 
 @compiled
@@ -229,6 +230,7 @@ def next_order(t, st, slots, f, tally, hopes, k, entering):  # type: ignore[no-u
 def lost(t, st, slots, f, tally, hull, hopes, child):  # type: ignore[no-untyped-def]
     """Tell whether a lower bound shows that nothing below the current order is of use."""
     tally.bounded[child] += 1
+    tally.allowed -= 1
     if hopeless(t, st, f, child) or (
         child < hopes.decided and list_hopes(t, st, hull, hopes, f, child, hopes.decided) == 0
     ):
@@ -248,7 +250,7 @@ def try_mapping(t, st, slots, f, tally, choice, child):  # type: ignore[no-untyp
         return DONE
     tally.evaluated += 1
     tally.covered += order_weight(t, st, slots, child)
-    return LIMIT if tally.evaluated >= tally.limit else DONE
+    return LIMIT if tally.evaluated >= tally.limit or tally.allowed <= 0 else DONE
 
 
 @compiled
@@ -272,6 +274,8 @@ def walk(t, st, slots, f, tally, hull, hopes, memo, choice):  # type: ignore[no-
         entering = False
         child = slots.level[k] + 1
         if slots.prune and lost(t, st, slots, f, tally, hull, hopes, child):
+            if tally.allowed <= 0:
+                return LIMIT
             continue
         ended = DONE
         if remember and child == memo.level:
