@@ -259,7 +259,7 @@ class _Search:
         """Turn words used by the levels of each mapping into sizes, in place."""
         copies = 2 if self.options.double_buffered else 1
         for column, level in enumerate(self.architecture.levels[1:]):
-            if level.keeps:
+            if level.keeps and self.options.sizing == "minimal":
                 words[:, column] = level.granular_words(words[:, column] * copies)
             else:
                 words[:, column] = level.capacity_words or 0

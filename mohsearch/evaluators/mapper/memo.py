@@ -125,7 +125,10 @@ def work_out(t, st, memo, key):  # type: ignore[no-untyped-def]
     at = np.zeros(8, dtype=np.int64)
     at[:] = -1
     if last < 0:
-        return try_split(t, st, memo, key, start) >= 0
+        fits = try_split(t, st, memo, key, start)
+        if fits == 0:
+            memo.too_large[key] += 1.0
+        return fits >= 0
     k = np.int64(0)
     while k >= 0:
         d = dims[k]

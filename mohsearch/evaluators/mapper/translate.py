@@ -40,6 +40,9 @@ class MapperOptions:
         Counting rule 7, see :class:`mohsearch.evaluators.mapper.counts.CountRules`.
     double_buffered
         Whether every on-chip level must hold two tiles.
+    sizing
+        ``minimal``: energy and area at the least hardware of each mapping; ``full``: at the
+        capacity of every level, as for a chip that exists.
     prune
         Whether lower bounds cut the walk (off only to test them).
     max_evaluations
@@ -55,6 +58,7 @@ class MapperOptions:
     padding: bool = True
     zero_fill: bool = True
     double_buffered: bool = False
+    sizing: Literal["minimal", "full"] = "minimal"
     prune: bool = True
     max_evaluations: int | None = None
     effort: int | None = None
@@ -115,12 +119,13 @@ def tables_of(space: MappingSpace, options: MapperOptions) -> Any:
     if len(space.option_next) > kn.MAX_OPTIONS:
         raise InputError(f"{layer}: bounds with too many divisors")
     t["option_next"][: len(space.option_next)] = space.option_next
-    _fill_prices(t, arch, 2 if options.double_buffered else 1)
+    _fill_prices(t, arch, options)
     return t
 
 
-def _fill_prices(t: Any, arch: Architecture, copies: int) -> None:
+def _fill_prices(t: Any, arch: Architecture, options: MapperOptions) -> None:
     """Set capacities and, for every size a level can have, its prices."""
+    copies = 2 if options.double_buffered else 1
     at = 0
     for index, level in enumerate(arch.levels):
         t["capacity"][index] = np.inf
@@ -134,6 +139,8 @@ def _fill_prices(t: Any, arch: Architecture, copies: int) -> None:
             t["capacity"][index], t["size_unit"][index] = limit, unit
             used = np.minimum(np.arange(int(np.ceil(limit / unit)) + 1) * unit, limit)
             sizes = level.granular_words(np.ceil(used * copies).astype(np.int64))
+            if options.sizing == "full":
+                sizes[:] = level.capacity_words
         t["price_start"][index] = at
         here = slice(at, at + len(sizes))
         at = here.stop
@@ -208,7 +215,9 @@ def padding_note(asked: LayerShape, executed: LayerShape) -> str:
 
 
 def memo_of(space: MappingSpace, slots: Any) -> Any:
-    """Allocate the memory of the last decision; not in use where there are less than three."""
-    decisions = np.unique(slots["level"][: slots["size"]])
-    last = int(decisions[-1]) if len(decisions) > 2 and slots["prune"] else -1
-    return new_memo(last, space.whole_bound)
+    """Allocate the memory of the last decision; not in use where it would rarely come back."""
+    size = int(slots["size"])
+    levels, dims = slots["level"][:size], slots["dim"][:size]
+    splits = np.unique(levels[dims >= 0])
+    useful = len(splits) > 2 and splits[-1] == levels[-1] and slots["prune"]
+    return new_memo(int(splits[-1]) if useful else -1, space.whole_bound)
