@@ -80,7 +80,7 @@ def evaluate(path: Path) -> EvaluationReport:
         front = _search(case, path, index)
         document[name] = _record(case, front)
         rows += [{"id": name, **mapping} for mapping in document[name]["front"]]
-    return EvaluationReport(tuple(rows), document, "json", cases=len(cases))
+    return EvaluationReport(tuple(rows), document, "json")
 
 
 def _search(case: MappingCase, path: Path, index: int) -> MappingFront:
