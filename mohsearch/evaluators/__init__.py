@@ -10,7 +10,6 @@ EVALUATORS = Registry(
         "crossflow": "mohsearch.evaluators.crossflow.crossflow_door:evaluate",
         "kernel": "mohsearch.evaluators.crossflow.kernel_door:evaluate",
         "device-placement": "mohsearch.evaluators.device_placement.door:evaluate",
-        "layer-mapper": "mohsearch.evaluators.mapper_door:evaluate",
         "layer-mapper": "mohsearch.evaluators.mapper.door:evaluate",
         "loop-nest": "mohsearch.evaluators.loop_nest:evaluate",
         "op-schedule": "mohsearch.evaluators.op_schedule.door:evaluate",
