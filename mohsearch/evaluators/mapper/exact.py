@@ -123,7 +123,7 @@ def search_layer(
     >>> from mohsearch.hardware.templates import load_template
     >>> front = search_layer(LayerShape(N=8, K=16, C=8), load_template("eyeriss"))
     >>> front.certificate["complete"], int(front.cycles[0])
-    (True, 16)
+    (True, 20)
     """
     options = options or MapperOptions()
     return _Search(layer, architecture, options).run()
