@@ -132,7 +132,7 @@ def read_front(
 ) -> MappingFront | InfeasibleError | None:
     """Read a front; None where there is none that can be trusted."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             head = json.loads(str(stored["head"]))
             if head["key"] != key:
                 return None
