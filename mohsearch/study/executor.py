@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import queue
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -15,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mohsearch.core.digest import content_digest
+from mohsearch.core.processes import follow_parent
 from mohsearch.problems.base import SearchProblem
 from mohsearch.study.carry_out import RunOutcome, carry_out, note_failure
 from mohsearch.study.events import Progress, StudyEvent
@@ -165,17 +163,8 @@ _worker: dict[str, Any] = {}
 
 
 def _start_worker(study: Study, folder: OutputFolder, cache_dir: Path | None, events: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    follow_parent()
     _worker.update(study=study, folder=folder, cache_dir=cache_dir, events=events, problems={})
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent ends, so that a killed study leaves no writer behind."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _work(run: PlannedRun) -> RunOutcome:

@@ -24,7 +24,13 @@ from mohsearch.workloads.layer import LayerShape
 ENVIRONMENT = "MOHSEARCH_CACHE"
 """Variable that moves the user's cache folder."""
 
-_CODE = ("counts", "exact", "front", "kernels", "space", "translate", "walk")
+_CODE = (
+    "evaluators/mapper/*.py",
+    "hardware/architecture.py",
+    "hardware/technology.py",
+    "workloads/layer.py",
+)
+"""What decides the fronts, below the package."""
 
 
 def user_cache() -> Path:
@@ -38,11 +44,12 @@ def user_cache() -> Path:
 
 @lru_cache(maxsize=1)
 def _code_digest() -> str:
-    """Return a hash of the mapper's own source: a changed mapper finds no old results."""
-    folder = Path(__file__).parent
+    """Return a hash of the source that decides fronts: a changed mapper finds no old results."""
+    package = Path(__file__).parents[2]
     digest = hashlib.sha256()
-    for name in _CODE:
-        digest.update((folder / f"{name}.py").read_bytes())
+    for pattern in _CODE:
+        for file in sorted(package.glob(pattern)):
+            digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

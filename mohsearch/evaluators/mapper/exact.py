@@ -22,6 +22,7 @@ from mohsearch.evaluators.mapper.front import (
     new_front,
 )
 from mohsearch.evaluators.mapper.hull import HOPES, HULL
+from mohsearch.evaluators.mapper.memo import new_memo
 from mohsearch.evaluators.mapper.notation import format_mapping
 from mohsearch.evaluators.mapper.space import MappingSpace, build_space, padded_layers
 from mohsearch.evaluators.mapper.translate import (
@@ -224,10 +225,21 @@ class _Search:
         if tight:
             tally["over_capacity"][tight] += wk.weight_below(t, state, 0)
             return wk.TOO_LARGE
+        before = tally.copy()
+        ended = self._walk_open(t, slots, front, memo, index)
+        if ended == wk.NO_ROOM:
+            # more splits than the memory holds: the same choice again, without it
+            for name in ("bounded", "covered", "over_capacity", "beaten", "dominated"):
+                tally[name] = before[name]
+            nothing = new_memo(-1, np.zeros(8, dtype=np.int64))
+            ended = self._walk_open(t, slots, front, nothing, index)
+        return ended
+
+    def _walk_open(self, t: Any, slots: Any, front: Any, memo: Any, index: int) -> int:
         bounds = (self.hull, self.hopes, memo)
-        if not wk.open_choice(t, state, slots, front, tally, *bounds):
-            return wk.DONE
-        return int(wk.walk(t, state, slots, front, tally, *bounds, index))
+        if not wk.open_choice(t, self.state, slots, front, self.tally, *bounds):
+            return int(wk.DONE)
+        return int(wk.walk(t, self.state, slots, front, self.tally, *bounds, index))
 
     def _enter(self, which: int, choice: int) -> None:
         spatial = self.spaces[which].spatial[choice]

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.core.errors import InfeasibleError, InputError
+from mohsearch.core.processes import follow_parent
 from mohsearch.evaluators.mapper.cache import cached_front, stored_front, user_cache
 from mohsearch.evaluators.mapper.exact import MappingFront
 from mohsearch.evaluators.mapper.translate import MapperOptions
@@ -240,7 +241,7 @@ def _find_in_processes(
     done: Callable[[int, MappingFront | InfeasibleError], None],
 ) -> None:
     """Search in processes; what a dying worker leaves undone is left to the caller."""
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), follow_parent) as pool:
         futures = {pool.submit(_find, pairs[index]): index for index in waiting}
         try:
             for future in as_completed(futures):

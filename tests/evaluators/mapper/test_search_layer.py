@@ -3,12 +3,14 @@
 import csv
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mohsearch.core.catalog import builtin_root
 from mohsearch.core.errors import InfeasibleError, InputError
+from mohsearch.evaluators.mapper import walk as wk
 from mohsearch.evaluators.mapper.cost import mapping_cost
 from mohsearch.evaluators.mapper.exact import search_layer
 from mohsearch.evaluators.mapper.notation import parse_mapping
@@ -105,6 +107,51 @@ def test_a_limited_search_states_a_tolerance_that_holds() -> None:
         covers = limited.objectives[:, None, :] <= complete.objectives[None, :, :] * factor
         assert covers.all(axis=2).any(axis=0).all()
     assert seen
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize(
+    "layer",
+    [LayerShape(K=16, C=8, P=12, Q=4, R=3, S=3), LayerShape(K=24, C=12, P=6, Q=10, R=3, S=1)],
+)
+def test_whatever_the_effort_the_stated_tolerance_holds(layer: LayerShape, template: str) -> None:
+    architecture = load_template(template)
+    complete = search_layer(layer, architecture)
+    bounds = complete.certificate["lower_bounds"]
+    stated = []
+    for share in (0.05, 0.15, 0.3, 0.45, 0.6, 0.8, 1.2, 1.6):
+        effort = max(2, int(share * bounds))
+        limited = search_layer(layer, architecture, MapperOptions(effort=effort))
+        tolerance = limited.certificate["tolerance"]
+        if tolerance is None:
+            continue
+        stated.append(tolerance)
+        factor = (1 + tolerance) * (1 + 1e-9)
+        covers = limited.objectives[:, None, :] <= complete.objectives[None, :, :] * factor
+        assert covers.all(axis=2).any(axis=0).all()
+    assert stated
+
+
+def test_a_memory_that_runs_out_of_room_costs_nothing_but_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layer, architecture = LAYERS["depthwise"], load_template("shidiannao")
+    expected = search_layer(layer, architecture)
+    walk, calls = wk.walk, []
+
+    def full_now_and_then(*arguments: Any) -> int:
+        calls.append(arguments[-2]["level"])
+        if len(calls) % 3 == 1 and calls[-1] >= 0:
+            walk(*arguments)
+            return int(wk.NO_ROOM)
+        return int(walk(*arguments))
+
+    monkeypatch.setattr(wk, "walk", full_now_and_then)
+    found = search_layer(layer, architecture)
+    assert -1 in calls
+    assert max(calls) >= 0
+    np.testing.assert_allclose(found.objectives, expected.objectives, rtol=1e-9)
+    assert found.certificate["complete"]
 
 
 def test_a_layer_that_fits_nowhere_names_the_level() -> None:
