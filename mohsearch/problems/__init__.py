@@ -11,3 +11,10 @@ PROBLEM_OPTIONS = Registry(
     "problem options", {"moham": "mohsearch.problems.moham_options:MohamOptions"}
 )
 """The card that validates and describes the options of each problem."""
+
+WORKLOAD_LOADERS = Registry(
+    "workload loader", {"moham": "mohsearch.workloads.zoo:load_application"}
+)
+"""What looks a problem's workload up by name or path when a study is planned: called as
+``load(name, catalog, base=folder, source=file, field=path)`` it raises where there is none. Problems
+without an entry look their workloads up when they are built."""

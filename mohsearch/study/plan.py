@@ -15,7 +15,7 @@ from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.engines import ENGINES
 from mohsearch.engines.engine import Engine, check_capabilities
 from mohsearch.operators.portfolio import load_portfolio
-from mohsearch.problems import PROBLEM_OPTIONS, PROBLEMS
+from mohsearch.problems import PROBLEM_OPTIONS, PROBLEMS, WORKLOAD_LOADERS
 from mohsearch.problems.base import ProblemCard
 from mohsearch.study.spec import EngineEntry, PortfolioEntry, ProblemEntry, StudySpec
 
@@ -237,11 +237,11 @@ def _uses(problem: ProblemEntry, portfolio: PortfolioEntry) -> bool:
 
 
 def _check_workload(study: Study, workload: str, field: str) -> None:
-    from mohsearch.workloads.zoo import load_application
-
-    load_application(
-        workload, study.catalog, base=study.base, source=str(study.source), field=field
-    )
+    """Look a workload up as each of the study's problems does."""
+    for problem in dict.fromkeys(entry.name for entry in study.spec.problems):
+        if problem in WORKLOAD_LOADERS.names():
+            load = WORKLOAD_LOADERS.load(problem)
+            load(workload, study.catalog, base=study.base, source=str(study.source), field=field)
 
 
 def _check_engine(study: Study, i: int, objectives: list[tuple[int, int] | None]) -> None:
