@@ -16,21 +16,6 @@ from mohsearch.problems.base import SearchProblem
 from mohsearch.study import load_study, plan_study
 from mohsearch.testing.contracts import ContractError, check_problem, check_repeats
 
-SMALL_WORKLOAD = {"moham": "tiny"}
-
-
-@pytest.fixture(scope="session", params=PROBLEMS.names())
-def problem(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    build = PROBLEMS.load(request.param)
-    if request.param not in SMALL_WORKLOAD:
-        pytest.skip(f"plug-in problem {request.param}: its own tests run the contract")
-    return build(
-        {},
-        SMALL_WORKLOAD[request.param],
-        cache_dir=tmp_path_factory.mktemp("cache"),
-        workers=1,
-    )
-
 
 def test_every_problem_keeps_its_promises(problem: SearchProblem) -> None:
     variation = load_portfolio(problem.card.slug).build(problem)
