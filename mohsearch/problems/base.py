@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from mohsearch.core.cards import Card
 from mohsearch.core.errors import UnknownNameError
 
 Sense = Literal["min", "max"]
+BoxKind = Literal["real", "integer", "categorical"]
 
 
 class VariableCard(Card):
@@ -79,6 +81,32 @@ class ProblemCard(Card):
         raise UnknownNameError("metric", name, [m.name for m in self.metrics])
 
 
+@dataclass(frozen=True)
+class Box:
+    """Independent variables that stand for a genome, for methods that vary each on its own.
+
+    Attributes
+    ----------
+    names
+        One per variable, for tables and logs.
+    lower, upper : (d,)
+        Inclusive bounds.
+    kinds
+        What each variable is; integers and categories take whole numbers only.
+    genomes
+        Turns variables (n, d) into genomes (n, n_var).
+    start : (d,), optional
+        Where a local method may begin; default the middle of the box.
+    """
+
+    names: tuple[str, ...]
+    lower: NDArray[Any]
+    upper: NDArray[Any]
+    kinds: tuple[BoxKind, ...]
+    genomes: Callable[[NDArray[Any]], NDArray[Any]]
+    start: NDArray[Any] | None = None
+
+
 class SearchProblem(Problem):  # type: ignore[misc]  # pymoo ships no types
     """A pymoo problem over one fixed-length numeric genome with named metrics.
 
@@ -134,6 +162,23 @@ class SearchProblem(Problem):  # type: ignore[misc]  # pymoo ships no types
         Empty where no proof is known.
         """
         return {}
+
+    def box(self) -> Box | None:
+        """Return independent variables that stand for a genome; None where genes depend.
+
+        By default the genes themselves, where all are integers or categories and no ``space`` ties
+        them together.
+        """
+        kinds = {variable.kind for variable in self.card.variables}
+        if getattr(self, "space", None) is not None or not kinds <= {"integer", "categorical"}:
+            return None
+        return Box(
+            names=tuple(f"gene{i}" for i in range(self.n_var)),
+            lower=np.asarray(self.xl),
+            upper=np.asarray(self.xu),
+            kinds=("integer",) * self.n_var,
+            genomes=lambda Z: np.asarray(Z, dtype=np.int64),
+        )
 
     def certificate(self) -> dict[str, Any]:
         """Return what is proven about inner optimisations, as plain JSON types."""
