@@ -159,12 +159,11 @@ class Search:
             replayed = number < known
             if number == known:
                 wall, cpu = time.perf_counter(), time.process_time()
-            X = self.engine.ask(self.budget.population)
-            if not len(X):
+            asked = self._generation(number if replayed else None)
+            if not asked:
                 self.stopped = "exhausted"
                 return
-            self._evaluate(X, number if replayed else None)
-            evaluations += len(X)
+            evaluations += asked
             population = self.archive.ids(self.archive.index.keys(self.engine.population()))
             front = self.archive.front_of(population)
             crowding.append(largest_finite_crowding(self.archive.objectives(front)))
@@ -183,6 +182,22 @@ class Search:
                 self.stopped = "converged"
                 return
         self.stopped = "budget"
+
+    def _generation(self, replayed_generation: int | None) -> int:
+        """Ask, evaluate and tell one generation; return the genomes asked for.
+
+        A sequential engine is asked again until the generation is full.
+        """
+        asked = 0
+        while asked < self.budget.population:
+            X = self.engine.ask(self.budget.population - asked)
+            if not len(X):
+                break
+            self._evaluate(X, replayed_generation)
+            asked += len(X)
+            if not self.engine.sequential:
+                break
+        return asked
 
     def _evaluate(self, X: NDArray[Any], replayed_generation: int | None) -> None:
         """Get the values of ``X`` into the archive and tell the engine."""

@@ -93,6 +93,9 @@ class Engine(ABC):
     algorithms: ClassVar[Mapping[str, Capabilities]]
     default_algorithm: ClassVar[str]
     options_card: ClassVar[type[Card]] = EngineOptions
+    sequential: ClassVar[bool] = False
+    """Whether a generation takes several rounds of ask and tell, each of which learns from the one
+    before (simulated annealing: one genome a round)."""
 
     def __init__(
         self,

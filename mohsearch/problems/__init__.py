@@ -16,5 +16,5 @@ WORKLOAD_LOADERS = Registry(
     "workload loader", {"moham": "mohsearch.workloads.zoo:load_application"}
 )
 """What looks a problem's workload up by name or path when a study is planned: called as
-``load(name, catalog, base=folder, source=file, field=path)`` it raises where there is none. Problems
-without an entry look their workloads up when they are built."""
+``load(name, catalog, base=folder, source=file, field=path)`` it raises where there is none. A
+problem without an entry looks its workloads up when it is built."""
