@@ -6,7 +6,9 @@ ENGINES = Registry(
     "engine",
     {
         "array": "mohsearch.engines.array_engine:ArrayEngine",
+        "cma": "mohsearch.engines.cma_engine:CmaEngine",
         "deap": "mohsearch.engines.deap_engine:DeapEngine",
+        "deepflow-gradient": "mohsearch.engines.gradient_engine:GradientEngine",
         "optuna": "mohsearch.engines.optuna_engine:OptunaEngine",
         "pymoo": "mohsearch.engines.pymoo_engine:PymooEngine",
         "random": "mohsearch.engines.random_engine:RandomEngine",

@@ -97,6 +97,8 @@ class Box:
         Turns variables (n, d) into genomes (n, n_var).
     start : (d,), optional
         Where a local method may begin; default the middle of the box.
+    step : (d,), optional
+        Sensible first steps of a local method; default a quarter of each range.
     """
 
     names: tuple[str, ...]
@@ -105,6 +107,7 @@ class Box:
     kinds: tuple[BoxKind, ...]
     genomes: Callable[[NDArray[Any]], NDArray[Any]]
     start: NDArray[Any] | None = None
+    step: NDArray[Any] | None = None
 
 
 class SearchProblem(Problem):  # type: ignore[misc]  # pymoo ships no types
