@@ -50,6 +50,9 @@ class Capabilities:
         Members of the portfolio it uses: some of ``sampling``, ``crossover``, ``mutation``.
     max_genes
         Longest genome it can take in reasonable time; ``None`` is unlimited.
+    max_evaluations
+        Longest search of use: its own work for each evaluation grows with their number; ``None``
+        is unlimited.
     immigrants
         Whether the portfolio's immigrants can take part.
     """
@@ -60,6 +63,7 @@ class Capabilities:
     constraints: bool = True
     operators: tuple[str, ...] = ("sampling", "crossover", "mutation")
     max_genes: int | None = None
+    max_evaluations: int | None = None
     immigrants: bool = False
 
 
@@ -93,7 +97,7 @@ class Engine(ABC):
     algorithms: ClassVar[Mapping[str, Capabilities]]
     default_algorithm: ClassVar[str]
     options_card: ClassVar[type[Card]] = EngineOptions
-    sequential: ClassVar[bool] = False
+    sequential: bool = False
     """Whether a generation takes several rounds of ask and tell, each of which learns from the one
     before (simulated annealing: one genome a round)."""
 
@@ -187,8 +191,12 @@ def make_engine(
     seen: GenomeIndex,
     algorithm: str | None = None,
     options: Mapping[str, Any] | Card | None = None,
+    evaluations: int | None = None,
 ) -> Engine:
-    """Build an engine with its capabilities checked and its options validated."""
+    """Build an engine with its capabilities checked and its options validated.
+
+    ``evaluations`` is the length of the search, to refuse one that the algorithm is too slow for.
+    """
     algorithm = algorithm or engine_class.default_algorithm
     check_capabilities(
         engine_class.__name__,
@@ -202,6 +210,11 @@ def make_engine(
         raise InputError(
             f"algorithm {algorithm!r} takes genomes of at most {can.max_genes} genes; "
             f"this problem has {problem.n_var}"
+        )
+    if evaluations and can.max_evaluations is not None and evaluations > can.max_evaluations:
+        raise InputError(
+            f"algorithm {algorithm!r} is of use up to {can.max_evaluations:,} evaluations; this "
+            f"search may take {evaluations:,}"
         )
     missing = [name for name in can.operators if getattr(portfolio, name, None) is None]
     if missing:

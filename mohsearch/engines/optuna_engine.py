@@ -1,11 +1,12 @@
 """The door to Optuna's samplers.
 
-``tpe``, ``random`` and ``qmc`` see each gene as an integer parameter of its own. That fits short
-genomes whose genes vary freely; long ones and orders are refused: Optuna stores and models every
-parameter, and a permutation is no set of independent integers. ``nsgaii`` sees one parameter only,
-the number of a row in a side table; its parents are selected by Optuna, their children made by the
-portfolio, so that it takes any genome. Optuna's own bookkeeping grows with the number of trials;
-it suits runs of up to some ten thousand evaluations.
+``tpe``, ``gp``, ``random`` and ``qmc`` see the independent variables that a problem offers
+(:class:`mohsearch.problems.base.Box`), each as a parameter of its own; a problem without such a box
+is refused: Optuna stores and models every parameter, and a permutation is no set of independent
+integers. ``tpe`` and ``gp`` learn from every single evaluation. ``nsgaii`` and ``nsgaiii`` see one
+parameter only, the number of a row in a side table; their parents are selected by Optuna, the
+children made by the portfolio, so that they take any genome. Optuna's own bookkeeping grows with
+the number of trials; ``Capabilities.max_evaluations`` says how far each sampler is of use.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ from typing import Any, ClassVar
 import numpy as np
 import optuna
 from numpy.typing import NDArray
-from optuna.distributions import IntDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
 from mohsearch.core.errors import InputError
+from mohsearch.core.optional import require
 from mohsearch.core.seeds import generator
 from mohsearch.engines.array_engine import survivors
 from mohsearch.engines.breeding import Breeder
+from mohsearch.engines.directions import reference_directions
 from mohsearch.engines.engine import Capabilities, Engine, FloatArray
 
 MAX_ROWS = 2**31 - 1
-_BY_GENE = {"tpe", "random", "qmc"}
+_BY_ROW = {"nsgaii", "nsgaiii"}
+_ONE_BY_ONE = {"tpe", "gp"}
+_WHOLE_NUMBERS = {"integer", "categorical"}
 
 
 class OptunaEngine(Engine):
@@ -37,21 +42,42 @@ class OptunaEngine(Engine):
             "Optuna's NSGA-II over row numbers; children by the portfolio",
             constraints=False,
             immigrants=True,
+            max_evaluations=50_000,
+        ),
+        "nsgaiii": Capabilities(
+            "Optuna's NSGA-III over row numbers; children by the portfolio",
+            min_objectives=2,
+            constraints=False,
+            immigrants=True,
+            max_evaluations=50_000,
         ),
         "tpe": Capabilities(
-            "tree-structured Parzen estimator, gene by gene; Bergstra et al. 2011",
+            "tree-structured Parzen estimator, variable by variable; Bergstra et al. 2011",
             constraints=False,
             operators=(),
             max_genes=64,
+            max_evaluations=2_000,
+        ),
+        "gp": Capabilities(
+            "Gaussian process and expected hypervolume improvement; needs the extra 'gp'",
+            constraints=False,
+            operators=(),
+            max_genes=64,
+            max_evaluations=200,
         ),
         "random": Capabilities(
-            "uniform, gene by gene", constraints=False, operators=(), max_genes=64
-        ),
-        "qmc": Capabilities(
-            "quasi-random Sobol sequence, gene by gene",
+            "uniform, variable by variable",
             constraints=False,
             operators=(),
             max_genes=64,
+            max_evaluations=50_000,
+        ),
+        "qmc": Capabilities(
+            "quasi-random Sobol sequence, variable by variable",
+            constraints=False,
+            operators=(),
+            max_genes=64,
+            max_evaluations=50_000,
         ),
     }
     default_algorithm = "nsgaii"
@@ -59,17 +85,15 @@ class OptunaEngine(Engine):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         problem = self.problem
-        if self.algorithm in _BY_GENE:
-            _refuse_dependent_genes(problem, self.algorithm)
-            bounds = zip(problem.xl.tolist(), problem.xu.tolist(), strict=True)
-            self._space = {
-                f"gene{i}": IntDistribution(int(low), int(high))
-                for i, (low, high) in enumerate(bounds)
-            }
-        else:
+        self.sequential = self.algorithm in _ONE_BY_ONE
+        self._space: dict[str, BaseDistribution]
+        if self.algorithm in _BY_ROW:
             self._space = {"row": IntDistribution(0, MAX_ROWS)}
-            rng = generator(self.seed, "optuna", "nsgaii", "children")
+            rng = generator(self.seed, "optuna", self.algorithm, "children")
             self._breeder = Breeder(problem, self.portfolio, self.seen, rng)
+        else:
+            self._box = _box_of(problem, self.algorithm)
+            self._space = _distributions(self._box)
         self._rows: dict[int, NDArray[Any]] = {}
         self._first: list[NDArray[Any]] = []
         self._children: list[int] = []
@@ -82,28 +106,48 @@ class OptunaEngine(Engine):
 
     def _make_sampler(self) -> Any:
         seed = int(generator(self.seed, "optuna", self.algorithm).integers(2**32))
+        samplers = optuna.samplers
         if self.algorithm == "tpe":
-            return optuna.samplers.TPESampler(seed=seed)
+            return samplers.TPESampler(seed=seed)
+        if self.algorithm == "gp":
+            require("torch", "gp")
+            return samplers.GPSampler(seed=seed, deterministic_objective=True)
         if self.algorithm == "random":
-            return optuna.samplers.RandomSampler(seed=seed)
+            return samplers.RandomSampler(seed=seed)
         if self.algorithm == "qmc":
-            return optuna.samplers.QMCSampler(
-                seed=seed, scramble=True, warn_independent_sampling=False
-            )
-        return optuna.samplers.NSGAIISampler(
-            seed=seed, population_size=self.population_size, child_generation_strategy=self._child
-        )
+            return samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+        arguments: dict[str, Any] = {
+            "seed": seed,
+            "population_size": self.population_size,
+            "child_generation_strategy": self._child,
+        }
+        if self.algorithm == "nsgaiii":
+            directions = reference_directions(self.problem.n_obj, self.population_size)
+            return samplers.NSGAIIISampler(reference_points=directions, **arguments)
+        return samplers.NSGAIISampler(**arguments)
 
     def ask(self, k: int) -> NDArray[Any]:
-        """Return the rows of ``k`` new trials."""
+        """Return the rows of ``k`` new trials, of one where every evaluation counts."""
+        fresh = k == self.population_size
+        if self.sequential:
+            k = 1
         self._children = []
-        if self.algorithm == "nsgaii" and not self._rows:
+        if self.algorithm in _BY_ROW and not self._rows:
             self._first = list(self._breeder.first(k))
             k = len(self._first)
         with _quietly():
             self._trials = [self._study.ask(dict(self._space)) for _ in range(k)]
-        self._batch = np.array([self._row(trial.params) for trial in self._trials])
-        return self._batch
+        rows = self._asked_rows()
+        self._batch = rows if fresh else np.concatenate([self._batch, rows])
+        return rows
+
+    def _asked_rows(self) -> NDArray[Any]:
+        if not self._trials:
+            return np.empty((0, self.problem.n_var), dtype=self.seen.dtype)
+        if self.algorithm in _BY_ROW:
+            return np.stack([self._row(trial.params["row"]) for trial in self._trials])
+        Z = [[trial.params[name] for name in self._space] for trial in self._trials]
+        return np.asarray(self._box.genomes(np.array(Z)))
 
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Report the values of the trials last asked for."""
@@ -112,17 +156,14 @@ class OptunaEngine(Engine):
                 self._study.tell(trial, values)
 
     def population(self) -> NDArray[Any]:
-        """Return the last batch."""
+        """Return what was asked for in this generation."""
         return self._batch
 
-    def _row(self, parameters: Mapping[str, Any]) -> NDArray[Any]:
-        if self.algorithm == "nsgaii":
-            number = parameters["row"]
-            if number not in self._rows:
-                # Optuna draws the numbers of its first generation; they get our first samples.
-                self._rows[number] = self._first.pop(0)
-            return self._rows[number]
-        return np.array([parameters[name] for name in self._space], dtype=self.seen.dtype)
+    def _row(self, number: int) -> NDArray[Any]:
+        if number not in self._rows:
+            # Optuna draws the numbers of its first generation; they get our first samples.
+            self._rows[number] = self._first.pop(0)
+        return self._rows[number]
 
     def _store(self, rows: NDArray[Any]) -> list[int]:
         numbers: list[int] = []
@@ -142,20 +183,32 @@ class OptunaEngine(Engine):
             X = np.stack([self._rows[trial.params["row"]] for trial in parents])
             F = np.array([trial.values for trial in parents], dtype=np.float64)
             order, rank, crowding = survivors(F, np.zeros(len(F)), len(F))
+            if self.algorithm == "nsgaiii":
+                rank, crowding = np.zeros_like(rank), np.zeros_like(crowding)
             bred = self._breeder.next(X[order], rank, crowding, self.population_size)
             self._children = self._store(bred if len(bred) else X)
         return {"row": self._children.pop(0)}
 
 
-def _refuse_dependent_genes(problem: Any, algorithm: str) -> None:
-    """Refuse genomes that are no box of integers."""
-    if getattr(problem, "space", None) is not None or any(
-        variable.kind not in {"integer", "categorical"} for variable in problem.card.variables
-    ):
+def _box_of(problem: Any, algorithm: str) -> Any:
+    """Return the independent variables of a problem, or refuse it."""
+    box = problem.box()
+    if box is None:
         raise InputError(
             f"optuna algorithm {algorithm!r} varies genes independently, and the genes of this "
-            "problem depend on each other; able: nsgaii"
+            f"problem depend on each other; able: {', '.join(sorted(_BY_ROW))}"
         )
+    return box
+
+
+def _distributions(box: Any) -> dict[str, BaseDistribution]:
+    bounds = zip(box.names, box.kinds, box.lower.tolist(), box.upper.tolist(), strict=True)
+    return {
+        name: IntDistribution(int(low), int(high))
+        if kind in _WHOLE_NUMBERS
+        else FloatDistribution(float(low), float(high))
+        for name, kind, low, high in bounds
+    }
 
 
 class _quietly(warnings.catch_warnings):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from pymoo.problems.static import StaticProblem
 
 from mohsearch.core.errors import InputError
 from mohsearch.core.seeds import generator
+from mohsearch.engines.directions import reference_directions
 from mohsearch.engines.duplicates import SeenElimination
 from mohsearch.engines.engine import Capabilities, Engine, FloatArray
 from mohsearch.engines.sampling import fresh_samples
@@ -155,33 +155,3 @@ class PymooEngine(Engine):
 
     def _no_rows(self) -> NDArray[Any]:
         return np.empty((0, self.problem.n_var), dtype=self.seen.dtype)
-
-
-def reference_directions(objectives: int, most: int) -> FloatArray:
-    """Return the largest evenly spaced set of at most ``most`` reference directions.
-
-    Das and Dennis 1998: all points of the unit simplex whose coordinates are multiples of 1/p.
-
-    Raises
-    ------
-    InputError
-        If ``most`` is smaller than the number of objectives.
-
-    Examples
-    --------
-    >>> reference_directions(3, 250).shape
-    (231, 3)
-    """
-    from pymoo.util.ref_dirs import get_reference_directions
-
-    if most < objectives:
-        raise InputError(
-            f"a population of {most} is too small for reference directions of {objectives} "
-            "objectives"
-        )
-    partitions = 1
-    while math.comb(partitions + objectives, objectives - 1) <= most:
-        partitions += 1
-    return np.asarray(
-        get_reference_directions("das-dennis", objectives, n_partitions=partitions), dtype=float
-    )

@@ -123,5 +123,6 @@ def build_search(study: Study, run: PlannedRun, problem: SearchProblem) -> Searc
         population=budget.population,
         seed=run.seed,
         seen=archive.index,
+        evaluations=budget.evaluations,
     )
     return Search(problem, engine, archive, budget)

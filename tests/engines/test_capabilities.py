@@ -7,8 +7,8 @@ import pytest
 
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.engines import ENGINES
+from mohsearch.engines.directions import reference_directions
 from mohsearch.engines.engine import Engine, check_capabilities
-from mohsearch.engines.pymoo_engine import reference_directions
 
 
 @pytest.mark.parametrize("name", ENGINES.names())

@@ -1,0 +1,60 @@
+"""Every algorithm of every engine on every problem: kept promises, or a clear refusal."""
+
+import pytest
+
+from mohsearch.core.errors import InputError, MissingExtraError
+from mohsearch.engines import ENGINES
+from mohsearch.engines.archive import Archive
+from mohsearch.engines.driver import Budget, Search
+from mohsearch.engines.engine import make_engine
+from mohsearch.operators.portfolio import load_portfolio
+from mohsearch.testing.contracts import check_engine
+
+POPULATION, GENERATIONS = 8, 3
+SLOW = {
+    ("pymoo", "age-moea2"),  # compiles for ten seconds
+    ("optuna", "gp"),  # imports torch, fits a Gaussian process for each evaluation
+}
+ALGORITHMS = [
+    pytest.param(
+        name, algorithm, id=f"{name}-{algorithm}",
+        marks=[pytest.mark.slow] if (name, algorithm) in SLOW else [],
+    )
+    for name in ENGINES.names()
+    for algorithm in ENGINES.load(name).algorithms
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def variation(problem):
+    """The problem's default portfolio, as far as it applies."""
+    return load_portfolio(problem.card.slug).applicable(problem).build(problem)
+
+
+@pytest.mark.parametrize(("name", "algorithm"), ALGORITHMS)
+def test_an_engine_keeps_its_promises_or_refuses_the_problem(problem, variation, name, algorithm):
+    def build(seed):
+        archive = Archive(problem)
+        engine = make_engine(
+            ENGINES.load(name),
+            problem,
+            variation,
+            algorithm=algorithm,
+            population=POPULATION,
+            seed=seed,
+            seen=archive.index,
+            evaluations=POPULATION * GENERATIONS,
+        )
+        return Search(problem, engine, archive, Budget(POPULATION, GENERATIONS))
+
+    refusal = None
+    try:
+        build(1)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    except InputError as error:
+        refusal = str(error)
+    if refusal is None:
+        check_engine(build)
+    else:
+        assert algorithm in refusal or name in refusal
