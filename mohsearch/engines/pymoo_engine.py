@@ -1,4 +1,4 @@
-"""The door to pymoo's algorithms, through ask / StaticProblem / tell."""
+"""The door to pymoo's algorithms, through ask and tell."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pymoo.core.evaluator import Evaluator
 from pymoo.core.population import Population
+from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
-from pymoo.problems.static import StaticProblem
 
 from mohsearch.core.errors import InputError
 from mohsearch.core.seeds import generator
@@ -32,6 +32,22 @@ _CLASSES = {
     "ga": "pymoo.algorithms.soo.nonconvex.ga:GA",
 }
 _REFERENCE_DIRECTIONS = {"nsga3", "unsga3", "moead"}
+
+
+class _Told(Problem):  # type: ignore[misc]  # pymoo ships no types
+    """Values worked out elsewhere, in the form that pymoo's evaluator asks for.
+
+    pymoo's own ``StaticProblem`` copies the whole problem deeply each time it is made.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(
+            n_var=problem.n_var, n_obj=problem.n_obj, n_ieq_constr=problem.n_ieq_constr
+        )
+        self.values: dict[str, FloatArray] = {}
+
+    def _evaluate(self, X: NDArray[Any], out: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        out.update(self.values)
 
 
 class PymooEngine(Engine):
@@ -88,6 +104,7 @@ class PymooEngine(Engine):
         self._filter = SeenElimination(self.seen)
         self._algorithm = self._make_algorithm()
         self._asked: Any = None
+        self._told = _Told(self.problem)
 
     def _make_algorithm(self) -> Any:
         module, _, name = _CLASSES[self.algorithm].partition(":")
@@ -143,9 +160,8 @@ class PymooEngine(Engine):
 
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Hand the values to the algorithm, which selects its next population."""
-        values = {"F": F, "G": G} if G.shape[1] else {"F": F}
-        static = StaticProblem(self.problem, **values)
-        Evaluator().eval(static, self._asked)
+        self._told.values = {"F": F, "G": G} if G.shape[1] else {"F": F}
+        Evaluator().eval(self._told, self._asked)
         self._algorithm.tell(infills=self._asked)
 
     def population(self) -> NDArray[Any]:
