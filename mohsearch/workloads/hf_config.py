@@ -1,0 +1,365 @@
+"""Models to train: the figures of a Hugging Face ``config.json``, by name or file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from mohsearch.core.cards import Card, read_card, read_json, validate
+from mohsearch.core.catalog import Catalog
+from mohsearch.core.errors import InputError, UnknownNameError
+from mohsearch.workloads.hf_config_families import ALIASES, FAMILIES, UNSUPPORTED
+
+SHELF = "problems"
+MODELS = "workloads/models"
+SUFFIXES = (".yaml", ".json")
+
+Kind = Literal["decoder", "encoder", "encoder-decoder"]
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu",
+    "gelu_fast": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_python": "gelu",
+    "quick_gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "geglu": "gelu",
+}
+
+
+class ModelConfig(Card):
+    """A transformer with everything that decides its operators.
+
+    Attributes
+    ----------
+    name, model_type, kind
+        What it is called, its Hugging Face type, and ``decoder``, ``encoder`` or
+        ``encoder-decoder``.
+    hidden, intermediate, embedding
+        Widths of the residual stream, of the feed-forward layer, and of the embedding.
+    layers, decoder_layers
+        Layers; of an encoder-decoder those of the encoder, and those of the decoder.
+    heads, kv_heads, head_size
+        Query heads, key-value heads (fewer with grouped queries), and the width of one head.
+    vocabulary, positions, sequence
+        Rows of the embedding, longest sequence, and tokens per sample in training.
+    norm, norm_place
+        ``layernorm`` or ``rmsnorm``, ``before`` or ``after`` each sublayer.
+    experts, experts_per_token, expert_intermediate, shared_intermediate
+        Mixture of experts; 0 experts is a dense model.
+    """
+
+    name: str
+    model_type: str
+    kind: Kind
+    hidden: int = Field(gt=0, le=2**20)
+    layers: int = Field(gt=0, le=4096)
+    decoder_layers: int = Field(default=0, ge=0, le=4096)
+    heads: int = Field(gt=0, le=2**16)
+    kv_heads: int = Field(gt=0, le=2**16)
+    head_size: int = Field(gt=0, le=2**16)
+    intermediate: int = Field(gt=0, le=2**22)
+    vocabulary: int = Field(gt=0, le=2**24)
+    positions: int = Field(gt=0, le=2**24)
+    sequence: int = Field(gt=0, le=2**24)
+    embedding: int = Field(gt=0, le=2**20)
+    norm: Literal["layernorm", "rmsnorm"] = "layernorm"
+    norm_place: Literal["before", "after"] = "before"
+    norm_bias: bool = True
+    position: Literal["learned", "rotary", "relative", "alibi", "none"] = "learned"
+    position_offset: int = Field(default=0, ge=0)
+    relative_buckets: int = Field(default=32, gt=0)
+    token_types: int = Field(default=0, ge=0)
+    embedding_norm: bool = False
+    activation: Literal["gelu", "relu", "silu"] = "gelu"
+    gated: bool = False
+    joint_qkv: bool = False
+    joint_gate: bool = False
+    parallel_block: bool = False
+    one_norm: bool = False
+    qk_norm: Literal["", "head", "width"] = ""
+    qkv_bias: bool = True
+    output_bias: bool = True
+    mlp_bias: bool = True
+    head_bias: bool = False
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    hidden_dropout: float = Field(default=0.0, ge=0, lt=1)
+    tied: bool = False
+    head: Literal["lm", "mlm"] = "lm"
+    experts: int = Field(default=0, ge=0, le=2**16)
+    experts_per_token: int = Field(default=0, ge=0, le=2**16)
+    expert_intermediate: int = Field(default=0, ge=0, le=2**22)
+    shared_intermediate: int = Field(default=0, ge=0, le=2**22)
+    shared_gate: bool = False
+    bias_per_layer: bool = False
+    window: int = Field(default=0, ge=0)
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelConfig:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"{self.kv_heads} key-value heads do not divide {self.heads} heads")
+        if self.kind == "encoder-decoder" and not self.decoder_layers:
+            raise ValueError("an encoder-decoder needs decoder layers")
+        if self.experts and not 0 < self.experts_per_token <= self.experts:
+            raise ValueError(f"{self.experts_per_token} of {self.experts} experts per token")
+        return self
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, those of a tied head counted once."""
+        from mohsearch.workloads.training import count_parameters
+
+        return count_parameters(self)
+
+    def with_sequence(self, sequence: int) -> ModelConfig:
+        """Return the model trained with another number of tokens per sample."""
+        return self.model_copy(update={"sequence": sequence})
+
+
+class PublishedCount(Card):
+    """A published number of weights."""
+
+    count: int = Field(gt=0)
+    source: str
+
+
+class ModelCard(Card):
+    """A model on the shelf.
+
+    Attributes
+    ----------
+    config
+        The fields of a Hugging Face ``config.json``.
+    sequence
+        Tokens per sample in training; the longest the model takes by default.
+    parameters
+        Published number of weights, with its source.
+    """
+
+    title: str
+    source: str
+    config: dict[str, Any]
+    sequence: int | None = Field(default=None, gt=0, le=2**24)
+    parameters: PublishedCount | None = None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Where values come from, for errors."""
+
+    source: str | Path
+    prefix: str
+
+    def error(self, message: str, key: str) -> InputError:
+        return InputError(message, source=self.source, field=f"{self.prefix}{key}")
+
+
+def list_models(catalog: Catalog | None = None) -> list[str]:
+    """Return the names of all models on the shelves, sorted."""
+    return (catalog or Catalog.around()).names(SHELF, MODELS, SUFFIXES)
+
+
+def find_model(name_or_path: str | Path, catalog: Catalog | None = None, **place: Any) -> Path:
+    """Return the file of a model; ``place`` as in :meth:`Catalog.resolve`."""
+    return (catalog or Catalog.around()).resolve(
+        SHELF, str(name_or_path), folder=MODELS, kind="model", suffixes=SUFFIXES, **place
+    )
+
+
+def load_model(
+    name_or_path: str | Path, catalog: Catalog | None = None, **place: Any
+) -> ModelConfig:
+    """Load a model by name, or from a Hugging Face ``config.json`` or a card.
+
+    Parameters
+    ----------
+    name_or_path
+        A name on the shelf, or a path ending in ``.json`` or ``.yaml``.
+    catalog
+        Where names are looked up (default: the working directory's project, then the built-in
+        shelves).
+    place
+        ``base``, ``source`` and ``field`` as in :meth:`Catalog.resolve`.
+
+    Raises
+    ------
+    InputError
+        If nothing answers to the name, a field is missing or wrong, or the model has a feature
+        that is not modelled; with file and field.
+
+    Examples
+    --------
+    >>> model = load_model("llama2-7b")
+    >>> model.hidden, model.layers, model.gated, model.parameters
+    (4096, 32, True, 6738415616)
+    """
+    path = find_model(name_or_path, catalog, **place)
+    if path.suffix == ".json":
+        label = path.parent.name if path.stem == "config" and path.parent.name else path.stem
+        return model_from_config(read_json(path), name=label, source=path)
+    card = read_card(ModelCard, path)
+    model = model_from_config(card.config, name=path.stem, source=path, prefix="config.")
+    update: dict[str, Any] = {"source": card.source}
+    return model.model_copy(update=update | ({"sequence": card.sequence} if card.sequence else {}))
+
+
+def model_from_config(
+    config: Any, *, name: str, source: str | Path = "config.json", prefix: str = ""
+) -> ModelConfig:
+    """Return the model that the fields of a Hugging Face ``config.json`` describe.
+
+    Raises
+    ------
+    InputError
+        With ``source`` and the field (after ``prefix``) of what is missing, wrong or not modelled.
+
+    Examples
+    --------
+    >>> fields = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12}
+    >>> model_from_config(fields | {"vocab_size": 50257}, name="gpt2").parameters
+    124439808
+    """
+    at = _Reading(source, prefix)
+    if not isinstance(config, Mapping):
+        raise InputError("must be a mapping from names to values", source=source)
+    if isinstance(config.get("text_config"), Mapping):
+        raise at.error("models of images and text are not modelled", "text_config")
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        known = sorted(FAMILIES)
+        raise UnknownNameError(
+            "model type", str(kind), known, source=source, field=f"{prefix}model_type"
+        )
+    for key, reason in UNSUPPORTED.items():
+        if config.get(key):
+            raise at.error(reason, key)
+    found, keys = _figures(config)
+    figures = {**FAMILIES[kind], **found}
+    _complete(figures, config, kind, at)
+    figures.pop("position_reserve", None)
+    try:
+        return validate(ModelConfig, {"name": name, "model_type": kind, **figures})
+    except InputError as error:
+        field = prefix + keys.get(error.field or "", error.field or "")
+        raise InputError(error.message, source=source, field=field or None) from error
+
+
+def megatron_model(
+    *,
+    hidden: int,
+    layers: int,
+    heads: int,
+    sequence: int = 2048,
+    vocabulary: int = 51200,
+    name: str = "megatron",
+) -> ModelConfig:
+    """Return a GPT model as Megatron-LM builds it.
+
+    Source: Narayanan et al., SC 2021, section 2 (vocabulary padded to 51,200, sequences of 2,048).
+
+    Examples
+    --------
+    >>> round(megatron_model(hidden=12288, layers=96, heads=96).parameters / 1e9, 1)
+    174.6
+    """
+    fields = {"model_type": "megatron_gpt", "n_embd": hidden, "n_layer": layers, "n_head": heads}
+    fields |= {"vocab_size": vocabulary, "n_positions": sequence}
+    return model_from_config(fields, name=name)
+
+
+def _figures(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what the configuration says, and under which key each figure stands."""
+    found, keys = {}, {}
+    for figure, aliases in ALIASES.items():
+        for key in aliases:
+            if config.get(key) is not None:
+                found[figure], keys[figure] = config[key], key
+                break
+    return found, keys
+
+
+def _complete(figures: dict[str, Any], config: Mapping[str, Any], kind: str, at: _Reading) -> None:
+    """Fill in what follows from other figures."""
+    for figure in ("hidden", "layers", "heads", "vocabulary"):
+        if figure not in figures:
+            raise at.error(
+                f"is missing (also read: {', '.join(ALIASES[figure][1:]) or 'nothing'})",
+                ALIASES[figure][0],
+            )
+        value = figures[figure]
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            key = next(key for key in ALIASES[figure] if config.get(key) is not None)
+            raise at.error(f"must be a positive integer (got {value!r})", key)
+    hidden, heads = figures["hidden"], figures["heads"]
+    figures.setdefault("kv_heads", 1 if config.get("multi_query") else heads)
+    if "head_size" not in figures:
+        if hidden % heads:
+            raise at.error(f"{heads} heads do not divide hidden size {hidden}", ALIASES["heads"][0])
+        figures["head_size"] = hidden // heads
+    figures.setdefault("intermediate", 4 * hidden)
+    figures.setdefault("embedding", hidden)
+    if figures["kind"] == "encoder-decoder":
+        figures.setdefault("decoder_layers", figures["layers"])
+    else:
+        figures["decoder_layers"] = 0
+    figures["activation"], gated = _activation(figures, config, at)
+    figures["gated"] = gated
+    if kind == "opt" and config.get("do_layer_norm_before") is False:
+        figures["norm_place"] = "after"
+    if kind == "mpt":
+        _complete_mpt(figures, config)
+    if kind in {"t5", "umt5"}:
+        figures["relative_buckets"] = config.get("relative_attention_num_buckets", 32)
+    if kind in {"gpt_neox", "phi"} and "use_parallel_residual" in config:
+        figures["parallel_block"] = bool(config["use_parallel_residual"])
+    figures["output_bias"] = _output_bias(figures, config, kind)
+    if config.get("mlp_bias") is not None:
+        figures["mlp_bias"] = bool(config["mlp_bias"])
+    if figures.get("experts"):
+        figures.setdefault("expert_intermediate", figures["intermediate"])
+    if kind in {"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"} and not config.get(
+        "use_sliding_window"
+    ):
+        figures.pop("window", None)
+    reserve = figures.get("position_reserve", 0)
+    longest = figures["positions"] - reserve if isinstance(figures["positions"], int) else 1
+    figures["sequence"] = min(longest, figures.get("window") or longest)
+
+
+def _complete_mpt(figures: dict[str, Any], config: Mapping[str, Any]) -> None:
+    """MPT switches all biases at once, and has positions unless attention is biased (ALiBi)."""
+    bias = not config.get("no_bias", True)
+    figures |= dict.fromkeys(("norm_bias", "qkv_bias", "output_bias", "mlp_bias"), bias)
+    attention = config.get("attn_config")
+    if isinstance(attention, Mapping) and attention.get("alibi") is False:
+        figures["position"] = "learned"
+
+
+def _output_bias(figures: Mapping[str, Any], config: Mapping[str, Any], kind: str) -> bool:
+    if kind == "llama" and config.get("attention_bias") is not None:
+        return bool(config["attention_bias"])
+    return bool(figures.get("output_bias", True))
+
+
+def _activation(
+    figures: Mapping[str, Any], config: Mapping[str, Any], at: _Reading
+) -> tuple[str, bool]:
+    """Return the activation, and whether the feed-forward layer is gated."""
+    text, gated = figures["activation"], bool(figures.get("gated", False))
+    if isinstance(projection := config.get("feed_forward_proj"), str):
+        gated = projection.startswith("gated-")
+        text = projection.removeprefix("gated-")
+    if text not in _ACTIVATIONS:
+        keys = [key for key in ALIASES["activation"] if config.get(key) is not None]
+        key = (keys or ["feed_forward_proj"])[0]
+        raise UnknownNameError(
+            "activation", str(text), _ACTIVATIONS, source=at.source, field=f"{at.prefix}{key}"
+        )
+    return _ACTIVATIONS[str(text)], gated
