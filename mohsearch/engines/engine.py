@@ -139,6 +139,13 @@ class Engine(ABC):
     def population(self) -> NDArray[Any]:
         """Return the current population, shape (n, n_var); the last batch where there is none."""
 
+    def report(self) -> dict[str, Any]:
+        """Return what the method itself has to say when it ends, as plain JSON types: a proof, say.
+
+        Empty where there is nothing beyond the values it asked for.
+        """
+        return {}
+
 
 def check_capabilities(
     engine: str,

@@ -139,6 +139,7 @@ def _search(
         {
             "digest": store.digest(search.archive, ids),
             "provenance": json.dumps(used),
+            "engine_report": json.dumps(search.engine.report()),
             "stopped": search.stopped or "",
             "generations": last.number + 1,
             "evaluations": last.evaluations,

@@ -1,0 +1,235 @@
+"""Every design, except those that a bound shows to be no better: a proof instead of a search.
+
+A problem takes part by two optional methods. ``designs()`` returns all valid genomes; without it
+the whole box of integer genes is taken. ``optimistic_tiers()`` returns pairs (name, function),
+cheap ones first: ``function(X)`` returns for genomes X (n, n_var) a value of every objective that
+the genome cannot beat, in natural sign, and for constraints one that it cannot go below. A genome
+is left out when a design already evaluated is at least as good in every objective as the genome can
+be, or when a constraint cannot be met; when all are evaluated or left out, the front found is the
+front of the whole space. ``gaps(X)`` may say how far evaluated genomes may still be from their
+optimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from pydantic import Field
+
+from mohsearch.core.cards import Card
+from mohsearch.core.errors import InputError
+from mohsearch.engines.engine import Capabilities, Engine, FloatArray, IntArray
+
+Optimistic = Callable[[NDArray[Any]], Mapping[str, FloatArray]]
+
+CHUNK = 4096
+"""Most genomes that the later tiers look at together; the first looks are at few, so that good
+designs are known early."""
+
+
+class ExhaustiveOptions(Card):
+    """Options of the exhaustive engine."""
+
+    max_designs: int = Field(
+        default=5_000_000, ge=1, description="Larger spaces are refused before anything is done."
+    )
+
+
+class ExhaustiveEngine(Engine):
+    """Best-first enumeration with pruning by the problem's bounds."""
+
+    algorithms: ClassVar = {
+        "bounds": Capabilities(
+            "all designs but those a bound shows to be no better; proves the front", operators=()
+        ),
+        "plain": Capabilities("all designs, one after the other", operators=()),
+    }
+    default_algorithm = "bounds"
+    options_card = ExhaustiveOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._X = _all_designs(self.problem, self.options.max_designs)
+        tiers = getattr(self.problem, "optimistic_tiers", None)
+        self._tiers: Sequence[tuple[str, Optimistic]] = ()
+        if self.algorithm == "bounds" and tiers is not None:
+            self._tiers = tuple(tiers())
+        self._best = np.empty((0, self.problem.n_obj))
+        self._evaluated = self._cursor = 0
+        self._chunk = self.population_size
+        self._largest_gap = 0.0
+        self._open = 0
+        self._pruned = {name: 0 for name, _ in self._tiers}
+        self._impossible = dict(self._pruned)
+        self._order, self._lower = self._first_bounds()
+        self._ready: list[tuple[IntArray, FloatArray]] = []
+        self._batch = np.empty((0, self.problem.n_var), dtype=self.seen.dtype)
+
+    def ask(self, k: int) -> NDArray[Any]:
+        """Return the ``k`` most promising genomes that are still open."""
+        chosen: list[IntArray] = []
+        missing = k
+        while missing and (self._ready or self._refill()):
+            ids, lower = self._ready.pop(0)
+            open_ids, open_lower = self._still_open(ids, lower, self._last_name)
+            chosen.append(open_ids[:missing])
+            if len(open_ids) > missing:
+                self._ready.insert(0, (open_ids[missing:], open_lower[missing:]))
+            missing -= len(chosen[-1])
+        ids = np.concatenate(chosen) if chosen else np.empty(0, dtype=np.int64)
+        self._batch = self._X[ids]
+        return self._batch
+
+    def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
+        """Let feasible values prune what is left."""
+        self._evaluated += len(X)
+        feasible = F[(G <= 0).all(axis=1)]
+        if len(feasible):
+            self._best = _front(np.concatenate([self._best, feasible]))
+        gaps = getattr(self.problem, "gaps", None)
+        if gaps is not None and len(X):
+            values = np.asarray(gaps(X))
+            self._open += int((values > 0).sum())
+            self._largest_gap = max(self._largest_gap, float(values.max()))
+
+    def population(self) -> NDArray[Any]:
+        """Return the last batch."""
+        return self._batch
+
+    def report(self) -> dict[str, Any]:
+        """Return the proof: how many designs there are, were evaluated and left out, and why."""
+        left_out = sum(self._pruned.values()) + sum(self._impossible.values())
+        return {
+            "designs": len(self._X),
+            "evaluated": self._evaluated,
+            "no_better_by": dict(self._pruned),
+            "infeasible_by": dict(self._impossible),
+            "complete": self._evaluated + left_out == len(self._X),
+            "evaluated_with_inner_gap": self._open,
+            "largest_inner_gap": self._largest_gap,
+        }
+
+    @property
+    def _last_name(self) -> str:
+        return self._tiers[-1][0] if self._tiers else ""
+
+    def _first_bounds(self) -> tuple[IntArray, FloatArray]:
+        """Return the order of exploration and the bounds in that order, by the first tier."""
+        if not self._tiers:
+            return np.arange(len(self._X)), np.full((len(self._X), self.problem.n_obj), -np.inf)
+        lower, possible = self._bounds(0, self._X)
+        self._impossible[self._tiers[0][0]] += int((~possible).sum())
+        ids = np.flatnonzero(possible)
+        lower = lower[ids]
+        order = np.argsort(_promise(lower), kind="stable")
+        return ids[order], lower[order]
+
+    def _refill(self) -> bool:
+        """Take the next genomes through all tiers; False when none is left."""
+        while self._cursor < len(self._order):
+            part = slice(self._cursor, self._cursor + self._chunk)
+            self._cursor += self._chunk
+            self._chunk = min(2 * self._chunk, max(CHUNK, self.population_size))
+            ids, lower = self._order[part], self._lower[part]
+            if not self._tiers:
+                self._ready.append((ids, lower))
+                return True
+            ids, lower = self._still_open(ids, lower, self._tiers[0][0])
+            for tier in range(1, len(self._tiers)):
+                if not len(ids):
+                    break
+                name = self._tiers[tier][0]
+                better, possible = self._bounds(tier, self._X[ids])
+                self._impossible[name] += int((~possible).sum())
+                lower = np.maximum(lower, better)[possible]
+                ids, lower = self._still_open(ids[possible], lower, name)
+            if len(ids):
+                order = np.argsort(_promise(lower), kind="stable")
+                self._ready.append((ids[order], lower[order]))
+                return True
+        return False
+
+    def _still_open(
+        self, ids: IntArray, lower: FloatArray, name: str
+    ) -> tuple[IntArray, FloatArray]:
+        if not self._tiers or not len(ids):
+            return ids, lower
+        beaten = _covered(lower, self._best)
+        self._pruned[name] += int(beaten.sum())
+        return ids[~beaten], lower[~beaten]
+
+    def _bounds(self, tier: int, X: NDArray[Any]) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return minimised bounds (n, n_obj), and which genomes may be feasible."""
+        values = self._tiers[tier][1](X)
+        columns = [np.asarray(values[m.name], dtype=float) for m in self.problem.objective_cards]
+        possible = np.ones(len(X), dtype=np.bool_)
+        for constraint in self.problem.card.constraints:
+            if constraint.name in values:
+                possible &= np.asarray(values[constraint.name]) <= 0
+        return np.column_stack(columns) * self.problem.signs, possible
+
+
+def _all_designs(problem: Any, most: int) -> NDArray[Any]:
+    """Return all genomes of a problem, its own list or the whole box of integers."""
+    own = getattr(problem, "designs", None)
+    if own is not None:
+        X = np.asarray(own())
+        size = len(X)
+    else:
+        if problem.vtype is not int or getattr(problem, "space", None) is not None:
+            raise InputError("the exhaustive engine needs a problem that lists its designs")
+        sizes = [int(high) - int(low) + 1 for low, high in zip(problem.xl, problem.xu, strict=True)]
+        size = math.prod(sizes)
+        if size <= most:
+            box = np.indices(sizes).reshape(len(sizes), -1).T
+            return np.asarray(box + np.asarray(problem.xl, dtype=int))
+    if size > most:
+        raise InputError(
+            f"the problem has {size:,} designs, more than the option max_designs {most:,}"
+        )
+    return X
+
+
+def _promise(lower: FloatArray) -> FloatArray:
+    """Return a key that is small where all bounds are good, the mean rank by objective."""
+    if lower.shape[1] == 1:
+        return np.asarray(lower[:, 0])
+    keys = np.zeros(len(lower))
+    for column in lower.T:
+        _, place = np.unique(column, return_inverse=True)
+        keys += place / max(1, place.max())
+    return keys
+
+
+def _front(F: FloatArray) -> FloatArray:
+    import moocore
+
+    if F.shape[1] == 1:
+        return F[[int(F[:, 0].argmin())]]
+    return np.asarray(F[moocore.is_nondominated(F, keep_weakly=False)])
+
+
+@njit(cache=True, nogil=True)
+def _covered(lower, best):  # type: ignore[no-untyped-def]
+    """Return for each bound whether some value found is no worse in every objective."""
+    n, m = lower.shape
+    result = np.zeros(n, dtype=np.bool_)
+    last = 0
+    for i in range(n):
+        for step in range(len(best)):
+            j = (last + step) % len(best)  # what covered the one before often covers this one
+            inside = True
+            for k in range(m):
+                if best[j, k] > lower[i, k]:
+                    inside = False
+                    break
+            if inside:
+                result[i] = True
+                last = j
+                break
+    return result
