@@ -97,7 +97,7 @@ class Engine(ABC):
     algorithms: ClassVar[Mapping[str, Capabilities]]
     default_algorithm: ClassVar[str]
     options_card: ClassVar[type[Card]] = EngineOptions
-    sequential: bool = False
+    sequential: ClassVar[bool] = False
     """Whether a generation takes several rounds of ask and tell, each of which learns from the one
     before (simulated annealing: one genome a round)."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,7 +86,8 @@ class OptunaEngine(Engine):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         problem = self.problem
-        self.sequential = self.algorithm in _ONE_BY_ONE
+        # A matter of the algorithm here, of the class elsewhere.
+        self.sequential = self.algorithm in _ONE_BY_ONE  # type: ignore[misc]
         self._space: dict[str, BaseDistribution]
         if self.algorithm in _BY_ROW:
             self._space = {"row": IntDistribution(0, MAX_ROWS)}
@@ -111,6 +113,7 @@ class OptunaEngine(Engine):
             return samplers.TPESampler(seed=seed)
         if self.algorithm == "gp":
             require("torch", "gp")
+            require("greenlet", "gp")
             return samplers.GPSampler(seed=seed, deterministic_objective=True)
         if self.algorithm == "random":
             return samplers.RandomSampler(seed=seed)
@@ -135,7 +138,7 @@ class OptunaEngine(Engine):
         if self.algorithm in _BY_ROW and not self._rows:
             self._first = list(self._breeder.first(k))
             k = len(self._first)
-        with _quietly():
+        with _quietly(), _single_thread() if self.algorithm == "gp" else nullcontext():
             self._trials = [self._study.ask(dict(self._space)) for _ in range(k)]
         rows = self._asked_rows()
         self._batch = rows if fresh else np.concatenate([self._batch, rows])
@@ -209,6 +212,25 @@ def _distributions(box: Any) -> dict[str, BaseDistribution]:
         else FloatDistribution(float(low), float(high))
         for name, kind, low, high in bounds
     }
+
+
+class _single_thread:
+    """Context in which torch uses one thread.
+
+    Its matrices are small here, and threads that wait for each other on a busy machine cost fifty
+    times the work.
+    """
+
+    def __enter__(self) -> None:
+        import torch
+
+        self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+
+    def __exit__(self, *_: Any) -> None:
+        import torch
+
+        torch.set_num_threads(self._threads)
 
 
 class _quietly(warnings.catch_warnings):

@@ -33,6 +33,8 @@ def variation(problem):
 
 @pytest.mark.parametrize(("name", "algorithm"), ALGORITHMS)
 def test_an_engine_keeps_its_promises_or_refuses_the_problem(problem, variation, name, algorithm):
+    generations = 2 if algorithm == "gp" else GENERATIONS
+
     def build(seed):
         archive = Archive(problem)
         engine = make_engine(
@@ -43,9 +45,9 @@ def test_an_engine_keeps_its_promises_or_refuses_the_problem(problem, variation,
             population=POPULATION,
             seed=seed,
             seen=archive.index,
-            evaluations=POPULATION * GENERATIONS,
+            evaluations=POPULATION * generations,
         )
-        return Search(problem, engine, archive, Budget(POPULATION, GENERATIONS))
+        return Search(problem, engine, archive, Budget(POPULATION, generations))
 
     refusal = None
     try:

@@ -75,7 +75,7 @@ def test_random_draws_stay_far_from_the_true_front(search, name):
         ("qmc", 16, 4),
         ("random", 16, 4),
         ("tpe", 8, 3),
-        pytest.param("gp", 8, 4, marks=pytest.mark.slow),
+        pytest.param("gp", 7, 2, marks=pytest.mark.slow),
     ],
 )
 def test_samplers_of_single_variables_take_reals_and_whole_numbers(
