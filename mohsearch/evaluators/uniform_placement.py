@@ -149,6 +149,7 @@ def place_uniform(
     backward_s: Floats,
     memory_bytes: Floats,
     recompute: NDArray[np.bool_],
+    update_s_per_byte: Floats | None = None,
 ) -> UniformPlans:
     """Return the fastest plan of each accelerator.
 
@@ -163,6 +164,9 @@ def place_uniform(
         Of a device, shape (count,).
     recompute
         Whether stages keep only their inputs, shape (count,).
+    update_s_per_byte
+        What the optimizer's step takes by byte of weights, shape (count,); none by default. Like
+        the synchronisation of gradients it is counted for the first stage, which ends last.
 
     Examples
     --------
@@ -177,6 +181,7 @@ def place_uniform(
     """
     count = len(memory_bytes)
     degrees, batches = _replicas(cluster)
+    update = np.zeros(count) if update_s_per_byte is None else update_s_per_byte
     times = np.empty(count)
     plans = np.empty((count, len(RESULT_COLUMNS)), dtype=np.int64)
     _place_all(
@@ -201,6 +206,7 @@ def place_uniform(
         np.ascontiguousarray(backward_s, dtype=np.float64),
         np.ascontiguousarray(memory_bytes, dtype=np.float64),
         np.ascontiguousarray(recompute, dtype=np.bool_),
+        np.ascontiguousarray(update, dtype=np.float64),
         times,
         plans,
     )
@@ -326,7 +332,9 @@ def _load(forward, backward, into, out, repeats, overlap):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _place_all(chain, machine, forward, backward, memory, recompute, times, plans):  # type: ignore[no-untyped-def]
+def _place_all(  # type: ignore[no-untyped-def]
+    chain, machine, forward, backward, memory, recompute, update, times, plans
+):
     n = chain.inner
     tables = np.empty((4, n + 1))
     need = np.empty(n + 1, dtype=np.int64)
@@ -339,6 +347,7 @@ def _place_all(chain, machine, forward, backward, memory, recompute, times, plan
                 continue
             best = _place_width(
                 chain, machine, w, forward[c, w], backward[c, w], memory[c], recompute[c],
+                update[c],
                 best, plans[c], tables, need, filled,
             )  # fmt: skip
         times[c] = best
@@ -346,7 +355,19 @@ def _place_all(chain, machine, forward, backward, memory, recompute, times, plan
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _place_width(  # type: ignore[no-untyped-def]
-    chain, machine, w, forward, backward, memory, recompute, best, plan, tables, need, filled
+    chain,
+    machine,
+    w,
+    forward,
+    backward,
+    memory,
+    recompute,
+    update,
+    best,
+    plan,
+    tables,
+    need,
+    filled,
 ):
     """Return the least time, ``best`` or lower; write the plan that has it."""
     n = chain.inner
@@ -365,7 +386,7 @@ def _place_width(  # type: ignore[no-untyped-def]
     alone = _most_inner(state[1], acts[1], own_state, own_acts, 0.0, memory, False, 1, n)
     if alone >= n:
         weight = chain.weights[w].sum() + (n - 1) * chain.weights[w, 1]
-        best = _choose(machine, w, t, 1, whole, weight, n, n, 0, best, plan)
+        best = _choose(machine, update, w, t, 1, whole, weight, n, n, 0, best, plan)
     last_room = _most_inner(state[1], acts[1], state[2], acts[2], entering, memory, recompute, 1, n)
     if last_room < 0:
         return best
@@ -407,7 +428,7 @@ def _place_width(  # type: ignore[no-untyped-def]
             if between:
                 slowest = max(slowest, middle[q])
             weight = chain.weights[w, 0] + k * chain.weights[w, 1]
-            best = _choose(machine, w, t, s, slowest, weight, k, last, q, best, plan)
+            best = _choose(machine, update, w, t, s, slowest, weight, k, last, q, best, plan)
     return best
 
 
@@ -444,7 +465,7 @@ def _split(middle, last_load, need, rest, between, most):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _choose(machine, w, t, s, slowest, weight, first, last, most, best, plan):  # type: ignore[no-untyped-def]
+def _choose(machine, update, w, t, s, slowest, weight, first, last, most, best, plan):  # type: ignore[no-untyped-def]
     """Return the least time over the numbers of replicas; write the plan that improves on it."""
     c = np.searchsorted(machine.degrees, machine.devices // (t * s), side="right") - 1
     while c >= 0:
@@ -452,7 +473,8 @@ def _choose(machine, w, t, s, slowest, weight, first, last, most, best, plan):  
         if steady >= best:
             break
         degree = machine.degrees[c]
-        time = steady + machine.sync * ((degree - 1) / degree) * weight / machine.bandwidth
+        sync = machine.sync * ((degree - 1) / degree) / machine.bandwidth
+        time = steady + (sync + update) * weight
         if time < best:
             best = time
             plan[0] = w

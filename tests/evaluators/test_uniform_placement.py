@@ -1,8 +1,11 @@
 """The placement of uniform chains finds the optimum of the general program."""
 
+from itertools import combinations, pairwise
+
 import numpy as np
 import pytest
 
+from mohsearch.core.errors import InfeasibleError
 from mohsearch.evaluators.device_placement.plan import evaluate_plan
 from mohsearch.evaluators.device_placement.solver import place
 from mohsearch.evaluators.uniform_placement import (
@@ -97,3 +100,36 @@ def test_an_accelerator_that_cannot_run_a_layer_has_no_plan():
     )
     assert np.isinf(plans.time_s).all()
     assert (plans.width == -1).all()
+
+
+def partitions(layers: int, stages: int):
+    """All ways to cut a chain into stages, as lists of positions."""
+    for cuts in combinations(range(1, layers), stages - 1):
+        yield [list(range(a, b)) for a, b in pairwise([0, *cuts, layers])]
+
+
+def test_the_optimizer_step_of_the_first_stage_counts_in_the_choice():
+    rng = np.random.default_rng(10)
+    differ = 0
+    for _ in range(60):
+        chain, cluster, forward, backward, memory, recompute = random_case(rng)
+        if chain.inner > 5:
+            continue
+        problem = cluster.problem(chain, forward, backward, memory, recompute)
+        step = 10 ** rng.uniform(-1, 1.5)
+        best = np.inf
+        for _w, width in enumerate(chain.widths.tolist()):
+            for stages in range(1, chain.inner + 3):
+                for cut in partitions(chain.inner + 2, stages):
+                    for data in range(1, min(cluster.devices, cluster.microbatches) + 1):
+                        try:
+                            plan = evaluate_plan(problem, width, data, cut)
+                        except InfeasibleError:
+                            break
+                        weights = problem.costs[width].weight_bytes[cut[0]].sum()
+                        best = min(best, plan.time_per_batch_s + step * weights)
+        arrays = (forward[None], backward[None], np.array([memory]), np.array([recompute]))
+        plans = place_uniform(chain, cluster, *arrays, np.array([step]))
+        assert plans.time_s[0] == pytest.approx(best, rel=1e-12)
+        differ += plans.stages[0] != place_uniform(chain, cluster, *arrays).stages[0]
+    assert differ > 3
