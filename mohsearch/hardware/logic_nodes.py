@@ -99,6 +99,8 @@ class MemoryCard(SourcedCard):
     links_per_mm: Positive
     links_per_stack: Positive
     utilization: Share = 1.0
+    on_interposer: bool = True
+    """Whether the stacks share a silicon interposer with the chip, or sit on the board."""
     node_bandwidth_bytes_per_s: Positive | None = None
     """Bandwidth per node that the DeepFlow paper's case studies assume for this memory."""
 

@@ -4,8 +4,8 @@ The four parallel dimensions (kp1, kp2, dp, lp) are nested in some order onto a 
 neighbours along a dimension talk in rings (chains for pipelines). How many of these logical edges
 use one physical link derates that link. Source: DeepFlow paper, section 5.2.
 
-:func:`authors_layouts` places like the authors' program (powers of two, square packages in a
-chain); :func:`best_placement` tries every order on any topology and size.
+:func:`authors_layouts` places like the authors' program: powers of two, square packages in a
+chain. :mod:`~mohsearch.evaluators.crossflow.placement` tries every order on any topology and size.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import permutations, product
-from typing import Literal
 
 from mohsearch.core.errors import InfeasibleError
 
 DIMENSIONS = ("kp1", "kp2", "dp", "lp")
-Topology = Literal["mesh", "torus", "ring", "chain", "switch", "fat-tree"]
 Sizes = tuple[int, int, int, int]
 Device = tuple[int, int, int]
 """(package, x, y)."""
@@ -277,108 +274,3 @@ def _measured(
         tuple(DIMENSIONS[i] for i in order), inter, intra,
         (crosses[0], crosses[1], crosses[2], crosses[3]), device_of,
     )  # fmt: skip
-
-
-def _steps(a: int, b: int, size: int, wraps: bool) -> Iterator[int]:
-    """Yield the links of a walk from a to b on a line or ring; link i joins i and i + 1."""
-    if wraps and size > 2 and abs(b - a) * 2 > size:
-        step = -1 if b > a else 1
-    else:
-        step = 1 if b > a else -1
-    while a != b:
-        yield a if step > 0 else (a - 1) % size
-        a = (a + step) % size
-
-
-def _level_route(
-    name: str, where: object, a: int, b: int, count: int, topology: Topology
-) -> Iterator[Link]:
-    """Yield the links between two of ``count`` stations of one level."""
-    if a == b:
-        return
-    if topology in ("switch", "fat-tree"):
-        yield (name, where, "up", a)
-        yield (name, where, "down", b)
-        return
-    if topology in ("ring", "chain"):
-        for i in _steps(a, b, count, topology == "ring"):
-            yield (name, where, "line", i)
-        return
-    side = math.ceil(math.sqrt(count))
-    (x, y), (u, v) = divmod(a, side), divmod(b, side)
-    wraps = topology == "torus"
-    for i in _steps(x, u, math.ceil(count / side), wraps):
-        yield (name, where, "x", i, y)
-    for j in _steps(y, v, side, wraps):
-        yield (name, where, "y", u, j)
-
-
-def _numbered(sizes: Sizes, order: tuple[int, ...]) -> Iterator[Sizes]:
-    """Yield all shards, the innermost dimension fastest, back and forth so that neighbours stay."""
-    place = [0] * 4
-    for outer in product(*(range(sizes[i]) for i in reversed(order))):
-        flips = 0
-        for dim, digit in zip(reversed(order), outer, strict=True):
-            place[dim] = sizes[dim] - 1 - digit if flips % 2 else digit
-            flips += digit
-        yield (place[0], place[1], place[2], place[3])
-
-
-def _snake(index: int, count: int) -> int:
-    """Return the station of a grid that a snake visits as number ``index``."""
-    side = math.ceil(math.sqrt(count))
-    x, y = divmod(index, side)
-    full = (x + 1) * side <= count
-    return x * side + (side - 1 - y if x % 2 and full else y)
-
-
-@lru_cache(maxsize=4096)
-def best_placement(
-    sizes: Sizes, nodes_per_package: int, inter: Topology = "chain", intra: Topology = "mesh",
-    inter_over_intra: float = 10.0,
-) -> Placement:  # fmt: skip
-    """Return the order and walk whose busiest link costs least, over all orders.
-
-    Any size works; the authors' own layouts are among the candidates where they exist (their
-    networks: packages in a chain, meshes inside). ``inter_over_intra`` is how much slower a link
-    between packages is than one inside.
-
-    Examples
-    --------
-    >>> best_placement((3, 1, 5, 1), 4, "switch", "ring").crosses[2]
-    True
-    """
-    packages = math.ceil(math.prod(sizes) / nodes_per_package)
-
-    def route(a: Device, b: Device) -> Iterator[Link]:
-        if a[0] == b[0]:
-            yield from _level_route("intra", a[0], a[1], b[1], nodes_per_package, intra)
-        else:
-            yield from _level_route("inter", 0, a[0], b[0], packages, inter)
-
-    candidates: list[Placement] = []
-    for order in permutations(range(4)):
-        for winding in (True, False):
-            shards = list(_numbered(sizes, order) if winding else _plain(sizes, order))
-            device_of = {}
-            for i, shard in enumerate(shards):
-                package, node = divmod(i, nodes_per_package)
-                grid = intra in ("mesh", "torus")
-                station = _snake(node, nodes_per_package) if grid else node
-                device_of[shard] = (package, station, 0)
-            candidates.append(_measured(sizes, order, device_of, route, ("inter",)))
-    if inter == "chain" and intra == "mesh":
-        try:
-            candidates += authors_layouts(sizes, nodes_per_package)
-        except InfeasibleError:
-            pass
-    return min(
-        candidates,
-        key=lambda p: (max(p.inter_derate * inter_over_intra, p.intra_derate), p.intra_derate),
-    )
-
-
-def _plain(sizes: Sizes, order: tuple[int, ...]) -> Iterator[Sizes]:
-    for digits in product(*(range(sizes[i]) for i in reversed(order))):
-        place = dict(zip(reversed(order), digits, strict=True))
-        yield (place[0], place[1], place[2], place[3])

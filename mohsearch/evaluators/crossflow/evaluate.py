@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -18,12 +19,19 @@ from mohsearch.evaluators.crossflow.config import (
 from mohsearch.evaluators.crossflow.kernels import LOG_COLUMNS, LOG_ROWS, OPTION_COLUMNS
 from mohsearch.evaluators.crossflow.layout import CHIP_COLUMNS, FloatArray
 from mohsearch.evaluators.crossflow.lstm import CR, DURATIONS, NONE, RC
+from mohsearch.evaluators.crossflow.operations import OPERATION_COLUMNS
+from mohsearch.evaluators.crossflow.placement import Sharing
 from mohsearch.evaluators.crossflow.points import (
+    GEMM,
+    HIERARCHY_COLUMNS,
+    LSTM,
+    OPS,
     RESULT_COLUMNS,
     X_BACKWARD,
     X_BUNDLES,
     X_CAPACITY,
     X_ENERGY,
+    X_FLOPS,
     X_FORWARD,
     X_MEMORY,
     X_POWER,
@@ -110,6 +118,21 @@ class Gemm:
         return np.array([self.m, self.k, self.n, 1, 1, 1], dtype=np.float64)
 
 
+class StepOfOperations(Protocol):
+    """A training step that can be written as a table of operations for any strategy."""
+
+    @property
+    def samples(self) -> float:
+        """Samples per step."""
+
+    def rows(self, plan: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return workload row and operations (:mod:`.operations`) under a strategy row."""
+
+
+Workload = Lstm | Gemm | StepOfOperations
+_NO_OPERATIONS = np.zeros((1, OPERATION_COLUMNS))
+
+
 @dataclass(frozen=True)
 class Strategy:
     """Parallelism ``RC-kp1-kp2-dD-pP`` or ``CR-kp1-dD-pP`` (paper, section 3.3).
@@ -157,6 +180,11 @@ class Strategy:
         return self.kp1 * self.kp2 * self.dp * self.lp
 
     @property
+    def code(self) -> tuple[int, int, int, int, int]:
+        """Kind (0 none, 1 CR, 2 RC), kp1, kp2, dp, lp."""
+        return ("none", "CR", "RC").index(self.kind), self.kp1, self.kp2, self.dp, self.lp
+
+    @property
     def row(self) -> FloatArray:
         """Strategy row, the same kernel parallelism for all layers."""
         kind = {"none": NONE, "CR": CR, "RC": RC}[self.kind]
@@ -172,9 +200,21 @@ def place_row(
     """Return a hierarchy row; by default every dimension that needs links leaves the package."""
     packages = math.ceil(devices / nodes_per_package)
     leaves = crosses if crosses is not None else (packages > 1,) * 4
-    return np.array(
-        [devices, packages, inter_derate, intra_derate, *leaves, scaled_links], dtype=np.float64
-    )
+    row = np.zeros(HIERARCHY_COLUMNS)
+    row[:9] = [devices, packages, inter_derate, intra_derate, *leaves, scaled_links]
+    row[9:] = [*(not x for x in leaves), *leaves]
+    return row
+
+
+def shared_row(devices: int, nodes_per_package: int, sharing: Sharing) -> FloatArray:
+    """Return the hierarchy row of a placement."""
+    row = place_row(
+        devices, nodes_per_package=nodes_per_package, inter_derate=sharing.inter_derate,
+        intra_derate=sharing.intra_derate,
+        crosses=(*sharing.crosses[:3], sharing.crosses[3]),  # type: ignore[arg-type]
+    )  # fmt: skip
+    row[9:] = [*sharing.hops_intra, *sharing.hops_inter]
+    return row
 
 
 def option_row(
@@ -203,8 +243,9 @@ class Points:
         be finite nevertheless (memory, budget).
     memory_bytes, capacity_bytes : (n,)
         Main memory needed and present per device.
-    energy_j, power_w : (n,)
-        Energy of one run on all devices, mean power per device (``energy=True`` only).
+    energy_j, power_w, flop : (n,)
+        Energy and operations of one run on all devices, mean power per device (``energy=True``
+        only).
     bundles : (n,)
         MCU bundles built.
     chips : (n, CHIP_COLUMNS)
@@ -220,6 +261,7 @@ class Points:
     capacity_bytes: FloatArray
     energy_j: FloatArray
     power_w: FloatArray
+    flop: FloatArray
     bundles: FloatArray
     chips: FloatArray
     durations_s: FloatArray
@@ -227,7 +269,7 @@ class Points:
 
 
 def evaluate(
-    technology: FloatArray, allocation: FloatArray, workload: Lstm | Gemm,
+    technology: FloatArray, allocation: FloatArray, workload: Workload,
     strategy: Strategy | FloatArray | None = None, *, place: FloatArray | None = None,
     model: Model = CORRECTED, precision_bytes: float = 2.0, launch_overhead_s: float = 9e-6,
     overrides: FloatArray = NO_OVERRIDE, energy: bool = False,
@@ -240,7 +282,7 @@ def evaluate(
     allocation : (n, ALLOCATION_COLUMNS)
     place : (HIERARCHY_COLUMNS,) or (n, HIERARCHY_COLUMNS), optional
         Packages and link sharing; default one device per package.
-    overrides : (5,)
+    overrides : (5,) or (n, 5)
         Figures that replace the generator's; negative means none.
     energy
         Also fill ``energy_j`` and ``power_w``.
@@ -258,7 +300,7 @@ def evaluate(
     plan = strategy if isinstance(strategy, np.ndarray) else (strategy or Strategy()).row
     devices = int(plan[1] * plan[2] * plan[9] * plan[10])
     where = np.atleast_2d(place_row(devices) if place is None else place)
-    step = isinstance(workload, Lstm)
+    kind, row, table = problem_rows(workload, plan)
     graphs = _graphs(workload, int(plan[10]))
     count = alloc.shape[0]
     chips = np.zeros((count, CHIP_COLUMNS))
@@ -268,13 +310,22 @@ def evaluate(
         model, precision_bytes=precision_bytes, launch_overhead_s=launch_overhead_s
     )
     evaluate_all(
-        tech, alloc, np.asarray(overrides, dtype=np.float64), where, workload.row, plan, step,
-        options, drawn_exponents(), *graphs, energy, chips, durations, results,
+        tech, alloc, np.atleast_2d(np.asarray(overrides, dtype=np.float64)), where, row, plan, kind,
+        table, options, drawn_exponents(), *graphs, energy, chips, durations, results,
     )  # fmt: skip
     return _points(results, chips, durations)
 
 
-def _graphs(workload: Lstm | Gemm, stages: int) -> tuple[tuple, tuple]:  # type: ignore[type-arg]
+def problem_rows(workload: Workload, plan: FloatArray) -> tuple[int, FloatArray, FloatArray]:
+    """Return what the compiled loop needs of a workload: kind, workload row, operations."""
+    if isinstance(workload, Lstm):
+        return LSTM, workload.row, _NO_OPERATIONS
+    if isinstance(workload, Gemm):
+        return GEMM, workload.row, _NO_OPERATIONS
+    return OPS, *workload.rows(plan)
+
+
+def _graphs(workload: Workload, stages: int) -> tuple[tuple, tuple]:  # type: ignore[type-arg]
     if isinstance(workload, Lstm):
         shape = (workload.seq_len, workload.num_layers, stages)
     else:
@@ -290,7 +341,8 @@ def _points(
         backward_s=results[:, X_BACKWARD], reason=results[:, X_REASON].astype(np.int64),
         memory_bytes=results[:, X_MEMORY], capacity_bytes=results[:, X_CAPACITY],
         energy_j=results[:, X_ENERGY], power_w=results[:, X_POWER],
-        bundles=results[:, X_BUNDLES], chips=chips, durations_s=durations, log=log,
+        flop=results[:, X_FLOPS], bundles=results[:, X_BUNDLES], chips=chips,
+        durations_s=durations, log=log,
     )  # fmt: skip
 
 
@@ -342,8 +394,9 @@ def config_overrides(config: CrossflowConfig) -> FloatArray:
 
 
 def evaluate_config(
-    config: CrossflowConfig, workload: Lstm | Gemm | None = None, *,
-    model: Model | None = None, plan: FloatArray | None = None, scaled_links: bool = False,
+    config: CrossflowConfig, workload: Workload | None = None, *,
+    model: Model | None = None, plan: FloatArray | None = None, place: FloatArray | None = None,
+    scaled_links: bool = False,
 ) -> Points:  # fmt: skip
     """Evaluate one configuration with a log of its kernels."""
     if workload is None:
@@ -353,6 +406,7 @@ def evaluate_config(
         )
     row = config_plan(config) if plan is None else plan
     chosen = config_model(config) if model is None else model
+    kind, model_row, table = problem_rows(workload, row)
     chips, results = np.zeros((1, CHIP_COLUMNS)), np.zeros((1, RESULT_COLUMNS))
     durations, log = np.zeros((1, len(DURATIONS))), np.zeros((LOG_ROWS, LOG_COLUMNS))
     options = option_row(
@@ -361,8 +415,8 @@ def evaluate_config(
     )  # fmt: skip
     evaluate_point(
         technology_row(config), allocation_row(config), config_overrides(config),
-        config_place(config, scaled_links=scaled_links), workload.row, row,
-        isinstance(workload, Lstm), options, drawn_exponents(),
+        config_place(config, scaled_links=scaled_links) if place is None else place, model_row,
+        row, kind, table, options, drawn_exponents(),
         *_graphs(workload, int(row[10])), chips[0], np.zeros(6), durations[0], log, results[0],
     )  # fmt: skip
     return _points(results, chips, durations, log[1 : int(log[0, 0]) + 1])

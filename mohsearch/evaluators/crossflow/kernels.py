@@ -44,13 +44,13 @@ number of bundles chosen."""
 B_KP1, B_KP2, B_DP, B_LP, T_KP1, T_KP2, T_DP, T_LP = range(8)
 LINK_COLUMNS = 8
 
-# Log row of one kernel.
+# Log row of one kernel; ``R_N`` of a collective or exchange is its link.
 (
     R_NAME, R_KIND, R_M, R_K, R_N, R_TIME, R_FLOPS, R_BYTES0, R_BYTES1, R_BYTES2, R_BYTES3, R_SENT,
     R_COMPUTE,
 ) = range(13)  # fmt: skip
 LOG_COLUMNS = 13
-LOG_ROWS = 64
+LOG_ROWS = 160
 KIND_GEMM, KIND_PASS, KIND_COLLECTIVE, KIND_TRANSFER = range(4)
 
 
@@ -140,16 +140,43 @@ def collective(
     factor = 1.0 if partial or not reduce else 2.0
     staging = element_wise(env, name, 0.0, 2.0 * share, quiet)
     time = (share / bandwidth + staging + latency) * factor * steps
+    staged = 2.0 * share * factor * steps
     if reduce:
         adding = element_wise(env, name, numbers / devices, 3.0 * share, quiet)
         time += (adding + opt[O_OVERHEAD]) * steps
+        flops = numbers / devices * steps
+        staged += 3.0 * share * steps
     else:
         time += element_wise(env, name, 0.0, 3.0 * size, quiet) + opt[O_OVERHEAD]
+        flops = 0.0
+        staged += 3.0 * size
     note(
-        log, name, KIND_COLLECTIVE, numbers, devices, 0.0, time, 0.0, np.zeros(4),
-        share * factor * steps, 0.0,
+        log, name, KIND_COLLECTIVE, numbers, devices, float(link), time, flops,
+        _through(opt, staged), share * factor * steps, 0.0,
     )  # fmt: skip
     return time  # type: ignore[no-any-return]
+
+
+@nb.njit(cache=True, nogil=True)
+def _through(opt: FloatArray, size: float) -> FloatArray:
+    """Return the bytes per level of passes over ``size`` bytes."""
+    moved = np.zeros(4)
+    level = int(opt[O_PASS_LEVEL])
+    if level >= 0:
+        moved[level] = size
+    else:
+        moved[:] = size
+    return moved
+
+
+@nb.njit(cache=True, nogil=True)
+def scaled_last(log: FloatArray, factor: float, time: float) -> float:
+    """Scale what the last row of the log moved, and ``time``; return the latter."""
+    row = int(log[0, 0])
+    if row > 0:
+        log[row, R_TIME] *= factor
+        log[row, R_FLOPS : R_SENT + 1] *= factor
+    return time * factor
 
 
 @nb.njit(cache=True, nogil=True)
@@ -160,5 +187,8 @@ def exchange(env: Any, name: int, size: float, link: int, log: FloatArray) -> fl
         return math.inf
     quiet = np.zeros((1, LOG_COLUMNS))
     time = element_wise(env, name, 0.0, 2.0 * size, quiet) + size / net[link]
-    note(log, name, KIND_TRANSFER, size, 0.0, 0.0, time, 0.0, np.zeros(4), size, 0.0)
+    note(
+        log, name, KIND_TRANSFER, size, 0.0, float(link), time, 0.0, _through(env[2], 2.0 * size),
+        size, 0.0,
+    )  # fmt: skip
     return time  # type: ignore[no-any-return]

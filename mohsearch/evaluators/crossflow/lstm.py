@@ -26,6 +26,7 @@ from mohsearch.evaluators.crossflow.kernels import (
     element_wise,
     exchange,
     product,
+    scaled_last,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.layout import FloatArray
 
@@ -108,10 +109,13 @@ def _forward_rc(
 def _backward_rc(
     env: Any, name: int, m: float, k: float, n: float, a: float, c: float, log: FloatArray
 ) -> float:
-    time = 0.5 * collective(env, name, k * m, a, B_KP1, False, False, log)
+    # The authors count half of the gathers of both operands.
+    whole = collective(env, name, k * m, a, B_KP1, False, False, log)
+    time = scaled_last(log, 0.5, whole) if a > 1.0 else 0.0
     time += collective(env, name, m * (n / c), a, B_KP1, False, False, log)
     time += collective(env, name, (m / a) * n, c, B_KP2, False, False, log)
-    time += 0.5 * collective(env, name, k * n, c, B_KP2, False, False, log)
+    whole = collective(env, name, k * n, c, B_KP2, False, False, log)
+    time += scaled_last(log, 0.5, whole) if c > 1.0 else 0.0
     time += product(env, name, k / a, m, n / c, log)
     return time + product(env, name, m / a, n, k / c, log)
 

@@ -1,6 +1,7 @@
 """Design points in, times out: the compiled loop over chips, workloads and strategies.
 
-A workload is one product or one training step of the LSTM model. In the default model the number
+A workload is one product, one training step of the LSTM model, or one training step given as a
+table of operations (transformers). In the default model the number
 of MCU bundles is chosen to make the time smallest: compute time falls and traffic rises with it,
 so that a chip with the most compute of an interval and the most memory of it bounds the interval.
 """
@@ -31,6 +32,7 @@ from mohsearch.evaluators.crossflow.kernels import (
     R_BYTES0,
     R_FLOPS,
     R_KIND,
+    R_N,
     R_NAME,
     R_SENT,
     collective,
@@ -76,10 +78,18 @@ from mohsearch.evaluators.crossflow.lstm import (
     R_E,
     R_S,
     RC,
+    T_B,
+    T_F,
     divides,
     memory_per_device,
     mini_batch,
     step_durations,
+)  # fmt: skip
+from mohsearch.evaluators.crossflow.operations import (
+    W_MEMORY,
+    first_op,
+    op_repeats,
+    ops_time,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.random_tiling import draw_all, resolve_flow
 from mohsearch.evaluators.crossflow.reasons import (
@@ -97,9 +107,14 @@ from mohsearch.evaluators.crossflow.timeline import run
 
 # Hierarchy row.
 H_WORKERS, H_PACKAGES, H_INTER, H_INTRA, H_KP1, H_KP2, H_DP, H_LP, H_HACK = range(9)
-HIERARCHY_COLUMNS = 9
+H_NEAR, H_FAR = 9, 13
+HIERARCHY_COLUMNS = 17
 """Devices, packages, sharing of the links between and inside packages, which dimensions leave
-the package, and whether the authors' V100 link scaling applies."""
+the package, whether the authors' V100 link scaling applies, and per dimension how many links
+inside and between packages a message crosses on average."""
+
+GEMM, LSTM, OPS = range(3)
+"""Kinds of workload."""
 
 # Override row; negative means none.
 V_DRAM, V_SIZE, V_INTER, V_INTRA, V_FLOPS = range(5)
@@ -244,17 +259,19 @@ def _gemm_time(
 
 @nb.njit(cache=True, nogil=True)
 def _time_on(
-    chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, step: bool,
-    opt: FloatArray, draws: np.ndarray, tiles: FloatArray, forward: Any, backward: Any,
-    durations: FloatArray, scratch: FloatArray, log: FloatArray, result: FloatArray,
+    chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, kind: int,
+    ops: FloatArray, opt: FloatArray, draws: np.ndarray, tiles: FloatArray, forward: Any,
+    backward: Any, durations: FloatArray, scratch: FloatArray, log: FloatArray, result: FloatArray,
 ) -> float:  # fmt: skip
     """Return the time on one chip (infinite with a reason if there is none)."""
     exact = opt[O_EXACT] != 0.0
     reason = chip_reason(chip, opt[O_PRECISION], exact)
     if reason == OK and not exact:
         reason = draw_all(chip, opt[O_PRECISION], int(opt[O_CANDIDATES]), draws, tiles)
-        if step:
+        if kind == LSTM:
             m, k, n = _first_product(model, plan)
+        elif kind == OPS:
+            m, k, n = first_op(ops)
         else:
             m, k, n = model[0], model[1], model[2]
             if plan[P_HTYPE] == CR:
@@ -268,10 +285,13 @@ def _time_on(
     net = np.zeros(8)
     link_row(chip, place, plan, net)
     env = (chip, net, opt, tiles)
-    if step:
+    if kind == LSTM:
         time = _step_time(
             env, model, plan, forward, backward, durations, scratch, log, result
         )  # fmt: skip
+    elif kind == OPS:
+        time = ops_time(env, model, ops, durations, log)
+        result[X_FORWARD], result[X_BACKWARD] = durations[0], time - durations[0]
     else:
         time = _gemm_time(env, model, plan, log, result)
     if not time < math.inf:
@@ -289,8 +309,8 @@ def _mixed(low: FloatArray, high: FloatArray, out: FloatArray) -> None:
 @nb.njit(cache=True, nogil=True)
 def _choose_bundles(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, most: int, place: FloatArray,
-    model: FloatArray, plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray,
-    tiles: FloatArray, forward: Any, backward: Any, durations: FloatArray,
+    model: FloatArray, plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray,
+    draws: np.ndarray, tiles: FloatArray, forward: Any, backward: Any, durations: FloatArray,
     scratch: FloatArray, log: FloatArray, result: FloatArray,
 ) -> int:  # fmt: skip
     """Return the number of bundles, 1 to ``most``, with the smallest time (branch and bound)."""
@@ -299,8 +319,8 @@ def _choose_bundles(
     build_chip(tech, alloc, most, False, high)
     _override(high, over)
     best = _time_on(
-        high, place, model, plan, step, opt, draws, tiles, forward, backward, durations, scratch,
-        log, result,
+        high, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
+        scratch, log, result,
     )  # fmt: skip
     chosen = most
     depth = 0
@@ -314,13 +334,13 @@ def _choose_bundles(
         build_chip(tech, alloc, b, False, high)
         _override(low, over)
         _override(high, over)
-        if not step:
+        if kind == GEMM:
             work = 2.0 * model[0] * model[1] * model[2] / (plan[P_H1] * plan[P_H2])
             if work >= high[K_FLOPS] * best:
                 continue
         _mixed(low, high, mix)
         time = _time_on(
-            mix, place, model, plan, step, opt, draws, tiles, forward, backward, durations,
+            mix, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
             scratch, log, result,
         )  # fmt: skip
         if time >= best * (1.0 - _TOLERANCE):
@@ -336,8 +356,10 @@ def _choose_bundles(
 
 
 @nb.njit(cache=True, nogil=True)
-def _repeats(name: int, model: FloatArray) -> float:
-    """Return how often a step runs the kernels of one duration."""
+def _repeats(name: int, model: FloatArray, plan: FloatArray) -> float:
+    """Return how often a step runs the kernels of one duration, over all pipeline stages."""
+    if name in (T_F, T_B):
+        return model[M_STEPS] * (plan[P_LP] - 1.0)  # type: ignore[no-any-return]
     if name in (C_F, C_B):
         return model[M_STEPS] * model[M_LAYERS]  # type: ignore[no-any-return]
     if name in (R_E, R_S):
@@ -349,20 +371,26 @@ def _repeats(name: int, model: FloatArray) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def _energy(
-    chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, step: bool,
-    time: float, log: FloatArray, result: FloatArray,
+    chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, kind: int,
+    ops: FloatArray, time: float, log: FloatArray, result: FloatArray,
 ) -> None:  # fmt: skip
     """Fill energy per run of the whole system and mean power per device."""
     dynamic = flops = 0.0
+    near, far = chip[K_NET + K_LINK_ENERGY], chip[K_NET + LINK_FIELDS + K_LINK_ENERGY]
     for i in range(1, int(log[0, 0]) + 1):
         row = log[i]
         energy = row[R_FLOPS] * chip[K_FLOP_ENERGY]
         for level in range(4):
             energy += row[R_BYTES0 + level] * chip[K_LEVEL + level * LEVEL_FIELDS + L_ENERGY]
         if row[R_KIND] == KIND_COLLECTIVE or row[R_KIND] == KIND_TRANSFER:
-            which = 1 if place[H_PACKAGES] > 1.0 else 0
-            energy += row[R_SENT] * chip[K_NET + which * LINK_FIELDS + K_LINK_ENERGY]
-        times = _repeats(int(row[R_NAME]), model) if step else 1.0
+            link = int(row[R_N])
+            hops = place[H_NEAR + link] * near + place[H_FAR + link] * far
+            energy += row[R_SENT] * hops
+        times = 1.0
+        if kind == LSTM:
+            times = _repeats(int(row[R_NAME]), model, plan)
+        elif kind == OPS:
+            times = op_repeats(ops[int(row[R_NAME])], model)
         dynamic += energy * times
         flops += row[R_FLOPS] * times
     static = 0.0
@@ -378,9 +406,11 @@ def _energy(
 
 @nb.njit(cache=True, nogil=True)
 def _memory(
-    model: FloatArray, plan: FloatArray, step: bool, opt: FloatArray, parts: FloatArray
+    model: FloatArray, plan: FloatArray, kind: int, opt: FloatArray, parts: FloatArray
 ) -> float:
-    if step:
+    if kind == OPS:
+        return model[W_MEMORY]  # type: ignore[no-any-return]
+    if kind == LSTM:
         return memory_per_device(model, plan, opt[O_PRECISION], opt[O_FIXED] != 0.0, parts)
     m, k, n = model[0], model[1], model[2]
     a, c = plan[P_H1], plan[P_H2]
@@ -394,7 +424,7 @@ def _memory(
 @nb.njit(cache=True, nogil=True)
 def evaluate_point(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
-    plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray, forward: Any,
+    plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray, draws: np.ndarray, forward: Any,
     backward: Any, chip: FloatArray, parts: FloatArray, durations: FloatArray,
     log: FloatArray, result: FloatArray,
 ) -> None:  # fmt: skip
@@ -405,31 +435,31 @@ def evaluate_point(
     quiet = np.zeros((1, LOG_COLUMNS))
     result[:] = 0.0
     result[X_TIME] = math.inf
-    if step and (plan[P_LP] == 2.0 or plan[P_LP] == 3.0):
+    if kind == LSTM and (plan[P_LP] == 2.0 or plan[P_LP] == 3.0):
         result[X_REASON] = UNSUPPORTED_PIPELINE
         return
-    if step and not fixed and not divides(model, plan):
+    if kind == LSTM and not fixed and not divides(model, plan):
         result[X_REASON] = INDIVISIBLE
         return
     bundles = max_bundles(tech, alloc)
     if opt[O_CHOOSE] != 0.0 and bundles > 1:
         bundles = _choose_bundles(
-            tech, alloc, over, bundles, place, model, plan, step, opt, draws, tiles, forward,
+            tech, alloc, over, bundles, place, model, plan, kind, ops, opt, draws, tiles, forward,
             backward, durations, scratch, quiet, result,
         )  # fmt: skip
     build_chip(tech, alloc, bundles, not fixed, chip)
     _override(chip, over)
     log[0, 0] = 0.0
     time = _time_on(
-        chip, place, model, plan, step, opt, draws, tiles, forward, backward, durations, scratch,
-        log, result,
+        chip, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
+        scratch, log, result,
     )  # fmt: skip
     result[X_TIME] = time
     result[X_BUNDLES] = chip[K_BUNDLES]
-    result[X_MEMORY] = _memory(model, plan, step, opt, parts)
+    result[X_MEMORY] = _memory(model, plan, kind, opt, parts)
     result[X_CAPACITY] = chip[K_LEVEL + 3 * LEVEL_FIELDS + L_SIZE]
     if time < math.inf and log.shape[0] > 1:
-        _energy(chip, place, model, plan, step, time, log, result)
+        _energy(chip, place, model, plan, kind, ops, time, log, result)
     if fixed and result[X_REASON] == OK:
         if over_budget(alloc):
             result[X_REASON] = OVER_BUDGET
@@ -440,7 +470,7 @@ def evaluate_point(
 @nb.njit(cache=True, nogil=True)
 def evaluate_all(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
-    plan: FloatArray, step: bool, opt: FloatArray, draws: np.ndarray, forward: Any,
+    plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray, draws: np.ndarray, forward: Any,
     backward: Any, energy: bool, chips: FloatArray, durations: FloatArray, results: FloatArray,
 ) -> None:  # fmt: skip
     """Evaluate all rows of ``alloc`` for one workload and strategy."""
@@ -449,7 +479,8 @@ def evaluate_all(
     for i in range(alloc.shape[0]):
         t = i if tech.shape[0] > 1 else 0
         p = i if place.shape[0] > 1 else 0
+        o = i if over.shape[0] > 1 else 0
         evaluate_point(
-            tech[t], alloc[i], over, place[p], model, plan, step, opt, draws, forward, backward,
-            chips[i], parts, durations[i], log, results[i],
+            tech[t], alloc[i], over[o], place[p], model, plan, kind, ops, opt, draws, forward,
+            backward, chips[i], parts, durations[i], log, results[i],
         )  # fmt: skip

@@ -9,7 +9,6 @@ import pytest
 from mohsearch.evaluators.crossflow import exact_tiling
 from mohsearch.evaluators.crossflow.age import generate, overdrive
 from mohsearch.evaluators.crossflow.config import allocation_row, technology_row
-from mohsearch.evaluators.crossflow.dpe import best_placement, logical_edges
 from mohsearch.evaluators.crossflow.evaluate import Gemm, Lstm, Strategy, evaluate, place_row
 from mohsearch.evaluators.crossflow.layout import (
     A_CHIP_AREA,
@@ -202,15 +201,6 @@ def test_no_link_carries_two_transfers_and_no_device_runs_two_kernels():
     for task in range(graph.resource.size):
         for child in graph.successors[graph.first[task] : graph.first[task + 1]]:
             assert finish[child] - length[child] >= finish[task] - 1e-9
-
-
-def test_any_size_has_a_placement_with_every_shard_on_its_own_device():
-    for sizes in ((3, 1, 5, 1), (2, 3, 1, 4), (1, 7, 3, 1)):
-        for inter, intra in (("switch", "ring"), ("torus", "mesh"), ("fat-tree", "torus")):
-            placement = best_placement(sizes, 4, inter, intra)
-            assert len(set(placement.device_of.values())) == math.prod(sizes)
-            assert set(placement.device_of) == set(np.ndindex(*sizes))
-    assert sum(1 for _ in logical_edges((3, 1, 2, 2))) == 3 * 4 + 3 * 2 + 3 * 2
 
 
 def test_links_that_are_shared_slow_a_step_down():
