@@ -15,6 +15,7 @@ EVALUATORS = Registry(
         "op-schedule": "mohsearch.evaluators.op_schedule.door:evaluate",
         "package-schedule": "mohsearch.evaluators.package_door:evaluate",
         "systolic": "mohsearch.evaluators.systolic:evaluate",
+        "training": "mohsearch.evaluators.training_door:evaluate",
     },
 )
 """Evaluators that can be called alone: ``evaluate(path) -> EvaluationReport``."""

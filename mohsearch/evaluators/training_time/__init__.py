@@ -1,0 +1,1 @@
+"""Iteration time and memory of large training runs on real clusters."""
