@@ -6,6 +6,8 @@ ENGINES = Registry(
     "engine",
     {
         "array": "mohsearch.engines.array_engine:ArrayEngine",
+        "chiplet-anneal": "mohsearch.engines.chiplet_anneal:AnnealEngine",
+        "chiplet-rl": "mohsearch.engines.chiplet_rl:PolicyEngine",
         "cma": "mohsearch.engines.cma_engine:CmaEngine",
         "deap": "mohsearch.engines.deap_engine:DeapEngine",
         "deepflow-gradient": "mohsearch.engines.gradient_engine:GradientEngine",

@@ -5,6 +5,15 @@ from mohsearch.core.registry import Registry
 OPERATORS = Registry(
     "operator",
     {
+        "chiplet-partitions": "mohsearch.operators.chiplet_sampling:SampledPartitions",
+        "chiplet-exact-seeds": "mohsearch.operators.chiplet_sampling:ExactSeeds",
+        "chiplet-greedy-seeds": "mohsearch.operators.chiplet_sampling:GreedySeeds",
+        "chiplet-cut-crossover": "mohsearch.operators.chiplet_crossover:CutCrossover",
+        "chiplet-uniform-crossover": "mohsearch.operators.chiplet_crossover:UniformCrossover",
+        "chiplet-boundary-mutation": "mohsearch.operators.chiplet_mutation:BoundaryMutation",
+        "chiplet-chips-mutation": "mohsearch.operators.chiplet_mutation:ChipsMutation",
+        "chiplet-step-mutation": "mohsearch.operators.chiplet_mutation:StepMutation",
+        "chiplet-reset-mutation": "mohsearch.operators.chiplet_mutation:ResetMutation",
         "deepflow-dirichlet": "mohsearch.operators.deepflow_sampling:DirichletDesigns",
         "deepflow-balanced": "mohsearch.operators.deepflow_sampling:BalancedDesigns",
         "deepflow-percentages": "mohsearch.operators.deepflow_sampling:PercentageDesigns",
