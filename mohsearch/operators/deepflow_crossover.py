@@ -14,6 +14,7 @@ from mohsearch.evaluators.crossflow.design_space import (
     FRACTIONS,
     G_LOGIC,
     G_NODE_AREA,
+    G_STACKS,
     G_STRATEGY,
     G_TDP,
     GENES,
@@ -25,9 +26,10 @@ BLOCKS = (
     *CLASS_GENES,
     slice(G_LOGIC, G_TDP),
     slice(G_TDP, G_STRATEGY),
-    slice(G_STRATEGY, GENES),
+    slice(G_STRATEGY, G_STACKS),
+    slice(G_STACKS, GENES),
 )
-"""Area, power and perimeter fractions; technology; budgets; strategy with its mapping order."""
+"""Area, power, perimeter fractions; technology; budgets; strategy with its order; extra stacks."""
 
 
 class BlendCrossover(Crossover):  # type: ignore[misc]  # pymoo ships no types
@@ -62,8 +64,8 @@ class BlendCrossover(Crossover):  # type: ignore[misc]  # pymoo ships no types
 class BlockCrossover(Crossover):  # type: ignore[misc]
     """Exchanges whole blocks between two parents: any choice of them but none and all.
 
-    Blocks are the fractions of one budget, the technology, the budgets themselves, and the strategy
-    with its mapping order.
+    Blocks are the fractions of one budget, the technology, the budgets themselves, the strategy
+    with its mapping order, and the extra memory stacks.
     """
 
     def __init__(self, prob: float = 1.0, **kwargs: Any) -> None:

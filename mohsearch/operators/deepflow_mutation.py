@@ -14,6 +14,7 @@ from mohsearch.evaluators.crossflow.design_space import (
     G_NETWORK,
     G_NODE_AREA,
     G_ORDER,
+    G_STACKS,
     G_STRATEGY,
     G_TDP,
     DeepflowSpace,
@@ -21,6 +22,7 @@ from mohsearch.evaluators.crossflow.design_space import (
 )
 
 Genomes = NDArray[np.float64]
+TECHNOLOGY = (G_LOGIC, G_MEMORY, G_NETWORK, G_STACKS)
 
 
 def _fixed_fractions(problem: Any) -> str | None:
@@ -170,12 +172,12 @@ class OrderMutation(Mutation):  # type: ignore[misc]
 
 
 class TechnologyMutation(Mutation):  # type: ignore[misc]
-    """Takes one of logic node, main memory and network a step up or down its list."""
+    """Takes one of logic node, memory, network and number of stacks a step up or down."""
 
     @staticmethod
     def refusal(problem: Any) -> str | None:
         """Return why the operator cannot act on a problem, None if it can."""
-        if not problem.space.free[[G_LOGIC, G_MEMORY, G_NETWORK]].any():
+        if not problem.space.free[list(TECHNOLOGY)].any():
             return "the technology is fixed"
         return None
 
@@ -184,7 +186,7 @@ class TechnologyMutation(Mutation):  # type: ignore[misc]
 
     def _do(self, problem: Any, X: Any, random_state: Any = None, **_: Any) -> Genomes:
         children, rng, space = np.array(X, dtype=np.float64), random_state, problem.space
-        genes = np.array([g for g in (G_LOGIC, G_MEMORY, G_NETWORK) if space.free[g]])
+        genes = np.array([g for g in TECHNOLOGY if space.free[g]])
         gene = genes[rng.integers(len(genes), size=len(children))]
         rows = np.arange(len(children))
         step = np.where(rng.random(len(children)) < 0.5, -1.0, 1.0)

@@ -104,7 +104,7 @@ class PercentageDesigns(Sampling):  # type: ignore[misc]
 
 
 class EveryCombination(Sampling):  # type: ignore[misc]
-    """Every combination of the whole-number genes once, then from the start again.
+    """Every combination of the whole-number genes in turn, from a random one on.
 
     Fractions are the system's and budgets at their upper bound, so that a random search with as
     many evaluations as combinations tries all technologies, strategies and mapping orders.
@@ -129,7 +129,8 @@ class EveryCombination(Sampling):  # type: ignore[misc]
             X = np.tile(space.upper, (n_samples, 1))
             X[:, :FRACTIONS] = space.known
         X[:, [G_TDP, G_NODE_AREA]] = space.upper[[G_TDP, G_NODE_AREA]]
-        number = np.arange(n_samples)
+        total = combinations(space)
+        number = (random_state.integers(total) + np.arange(n_samples)) % total
         for gene in WHOLE[::-1]:
             low, high = int(space.lower[gene]), int(space.upper[gene])
             number, digit = np.divmod(number, high - low + 1)

@@ -2,18 +2,35 @@
 
 from mohsearch.core.registry import Registry
 
-PROBLEMS = Registry("problem", {"moham": "mohsearch.problems.moham:build"})
+PROBLEMS = Registry(
+    "problem",
+    {
+        "chiplet": "mohsearch.problems.chiplet:build",
+        "deepflow": "mohsearch.problems.deepflow:build",
+        "moham": "mohsearch.problems.moham:build",
+    },
+)
 """Problem builders by slug: called as ``build(options, workload, objectives=..., catalog=...,
 cache_dir=..., progress=...)`` each returns a :class:`mohsearch.problems.base.SearchProblem`.
 Plug-ins join through entry points of the group ``mohsearch.problem``."""
 
 PROBLEM_OPTIONS = Registry(
-    "problem options", {"moham": "mohsearch.problems.moham_options:MohamOptions"}
+    "problem options",
+    {
+        "chiplet": "mohsearch.problems.chiplet_options:ChipletOptions",
+        "deepflow": "mohsearch.problems.deepflow_options:DeepflowOptions",
+        "moham": "mohsearch.problems.moham_options:MohamOptions",
+    },
 )
 """The card that validates and describes the options of each problem."""
 
 WORKLOAD_LOADERS = Registry(
-    "workload loader", {"moham": "mohsearch.workloads.zoo:load_application"}
+    "workload loader",
+    {
+        "chiplet": "mohsearch.workloads.op_graph_files:load_graph",
+        "deepflow": "mohsearch.problems.deepflow_workloads:load_iteration",
+        "moham": "mohsearch.workloads.zoo:load_application",
+    },
 )
 """What looks a problem's workload up by name or path when a study is planned: called as
 ``load(name, catalog, base=folder, source=file, field=path)`` it raises where there is none. A

@@ -5,6 +5,21 @@ import pytest
 from mohsearch.problems import PROBLEMS
 
 SMALL_INSTANCES = {
+    "chiplet": {"workload": "own_ae", "options": {"chips": 4, "genome": "labels"}},
+    "deepflow": {
+        "workload": "lm_tiny",
+        "options": {
+            "devices": 8,
+            "nodes_per_package": 2,
+            "logic": ["N12", "N7"],
+            "memory": ["HBM2", "HBM2e"],
+            "network": ["NDR_x8", "XDR_x8"],
+            "tdp_w": [150, 400],
+            "node_area_mm2": [800, 1400],
+            "extra_stacks": [0, 2],
+            "mapping": "searched",
+        },
+    },
     "moham": {"workload": "tiny", "options": {}},
 }
 """By problem: a workload and options that build and evaluate within seconds."""

@@ -1,9 +1,9 @@
 """Genome of the DeepFlow search: fractions, technology, budgets, strategy and mapping order.
 
-One row of 24 numbers stands for a design. The fractions of area, power and perimeter come first, in
+One row of 25 numbers stands for a design. The fractions of area, power and perimeter come first, in
 the order of the allocation row; each of the three *classes* sums to at most one. Whole-number
 genes index tables: logic node, main memory, network, parallelism strategy and the order in which
-the parallel dimensions are nested onto the devices. A gene whose bounds coincide is fixed.
+the parallel dimensions are nested onto the devices; one counts memory stacks. A gene whose bounds coincide is fixed.
 
 Source: DeepFlow paper, section 7 (variables and constraints) and section 3.3 (strategies).
 """
@@ -29,15 +29,15 @@ FRACTION_NAMES: tuple[str, ...] = (
 )
 """Names of the 17 fractions, in the order of the genome."""
 FRACTIONS = len(FRACTION_NAMES)
-G_LOGIC, G_MEMORY, G_NETWORK, G_TDP, G_NODE_AREA, G_STRATEGY, G_ORDER = range(
-    FRACTIONS, FRACTIONS + 7
+G_LOGIC, G_MEMORY, G_NETWORK, G_TDP, G_NODE_AREA, G_STRATEGY, G_ORDER, G_STACKS = range(
+    FRACTIONS, FRACTIONS + 8
 )
-GENES = FRACTIONS + 7
+GENES = FRACTIONS + 8
 GENE_NAMES: tuple[str, ...] = (
     *FRACTION_NAMES, "logic", "memory", "network", "tdp_w", "node_area_mm2", "strategy",
-    "mapping_order",
+    "mapping_order", "extra_stacks",
 )  # fmt: skip
-WHOLE = np.array([G_LOGIC, G_MEMORY, G_NETWORK, G_STRATEGY, G_ORDER])
+WHOLE = np.array([G_LOGIC, G_MEMORY, G_NETWORK, G_STRATEGY, G_ORDER, G_STACKS])
 """Genes that are whole numbers."""
 CLASS_NAMES = ("area", "power", "perimeter")
 CLASS_GENES = (slice(0, 7), slice(7, 14), slice(14, 17))
@@ -97,6 +97,12 @@ class DeepflowSpace:
                 raise InputError(f"the fixed fractions of {name} sum to {spent:.6g}, more than 1")
             if len(free):
                 yield FractionClass(name, free, max(1.0 - spent, 0.0))
+
+    @property
+    def remedies(self) -> tuple[tuple[str, int], ...]:
+        """Constraints that a larger share mends, with its gene: DRAM controllers for memory."""
+        gene = FRACTION_NAMES.index("area.DRAM")
+        return (("memory_excess", gene),) if self.free[gene] else ()
 
     @property
     def n_var(self) -> int:
