@@ -24,7 +24,7 @@ def fuse(graph: TrainingGraph) -> TrainingGraph:
     >>> from mohsearch.workloads.training import build_training
     >>> layer = build_training(load_model("gpt3-175b")).layers[1]
     >>> [op.name for op in fuse(layer.forward).ops][3:5]
-    ['mask+softmax+attention_dropout', 'context']
+    ['softmax+attention_dropout', 'context']
     """
     group = list(range(len(graph)))
     chains = {i: [i] for i in range(len(graph))}
