@@ -1,14 +1,14 @@
-"""Which contender wins: hypervolumes over seeds, shares dominated, ranks."""
+"""Which contender wins: indicators over seeds, tests with effect sizes, ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mohsearch.analysis.fronts import Front, common_objectives
+from mohsearch.analysis.fronts import Front, common_objectives, distance_to_ideal
 from mohsearch.analysis.indicators import (
     Box,
     common_box,
@@ -17,8 +17,19 @@ from mohsearch.analysis.indicators import (
     hypervolume,
     igd_plus,
     nondominated,
+    r2,
+    spread,
 )
-from mohsearch.analysis.labels import FIELDS, contender_fields, label, varying_fields
+from mohsearch.analysis.labels import case_fields, contender_fields, label
+from mohsearch.analysis.statistics import (
+    PairTest,
+    compare_pairs,
+    friedman,
+    least_p,
+    seeds_needed,
+)
+
+Losses = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,11 +44,16 @@ class Standing:
         1 is the largest median hypervolume; equal medians share a rank.
     hypervolumes
         One per run, in the order of ``runs``: shares of the case's box.
-    igd_plus, epsilon
-        Medians over runs against the non-dominated points of all runs of the case.
+    igd_plus, epsilon, r2, spread
+        Medians over runs; the first two against the non-dominated points of all runs of the case.
     dominated
         Median over all pairs of runs of the share of this contender's solutions that the other
         contender Pareto-dominates, by the other contender's name.
+    covered
+        The same with equal solutions counted: Zitzler's C-metric.
+    over_bound
+        By metric with a proven bound: how far the best solution of a run stays above it, relative
+        to the bound; median over runs.
     runs
         Names of the runs.
     """
@@ -48,7 +64,11 @@ class Standing:
     hypervolumes: tuple[float, ...]
     igd_plus: float
     epsilon: float
+    r2: float
+    spread: float
     dominated: dict[str, float]
+    covered: dict[str, float]
+    over_bound: dict[str, float]
     runs: tuple[str, ...]
 
     def quartiles(self) -> tuple[float, float, float]:
@@ -68,15 +88,46 @@ class Comparison:
     objectives
         Metrics compared on.
     boxes
-        Normalisation and reference point, by case.
+        Normalisation and reference point, by case; by contender where workloads are compared.
     standings
         By case in order of name, then by rank.
+    tests
+        Hypervolumes of each pair of contenders tested, by case.
+    notes
+        What to bear in mind, as sentences: too few seeds, different budgets.
     """
 
     fields: tuple[str, ...]
     objectives: tuple[str, ...]
     boxes: dict[str, Box]
     standings: tuple[Standing, ...]
+    tests: dict[str, tuple[PairTest, ...]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """Names of the cases, in order."""
+        return tuple(self.tests)
+
+    @property
+    def rule(self) -> str:
+        """The reference-point rule of the hypervolumes in words."""
+        rule = next(iter(self.boxes.values())).rule
+        return rule + "; for each workload by itself" if "workload" in self.fields else rule
+
+    def mean_ranks(self) -> dict[str, float]:
+        """Return each contender's rank averaged over the cases that have all, best first."""
+        ranks: dict[str, list[int]] = {}
+        for standing in self.standings:
+            ranks.setdefault(standing.contender, []).append(standing.rank)
+        whole = {n: float(np.mean(r)) for n, r in ranks.items() if len(r) == len(self.cases)}
+        return dict(sorted(whole.items(), key=lambda item: (item[1], item[0])))
+
+    def friedman_p(self) -> float:
+        """Return the Friedman test's p-value of contenders over cases, NaN where there are few."""
+        names = list(self.mean_ranks())
+        medians = {(s.case, s.contender): s.quartiles()[1] for s in self.standings}
+        return friedman([[medians[case, n] for n in names] for case in self.cases])
 
     def records(self) -> list[dict[str, object]]:
         """Return flat records, one per standing, for a table or CSV."""
@@ -93,26 +144,61 @@ class Comparison:
                 "hypervolume_q3": high,
                 "igd_plus_median": standing.igd_plus,
                 "epsilon_additive_median": standing.epsilon,
+                "r2_median": standing.r2,
+                "spread_median": standing.spread,
             }
+            row |= {f"{name}_over_bound_median": v for name, v in standing.over_bound.items()}
             row |= {f"dominated_by {name}": v for name, v in standing.dominated.items()}
+            row |= {f"covered_by {name}": v for name, v in standing.covered.items()}
+            box = self.boxes.get(standing.case) or self.boxes[standing.contender]
+            row["reference_point"] = " ".join(f"{v:.9g}" for v in box.reference)
+            row["hypervolume_rule"] = self.rule
             rows.append(row)
         return rows
+
+    def test_records(self) -> list[dict[str, object]]:
+        """Return flat records, one per pair of contenders tested."""
+        return [
+            {
+                "case": case,
+                "first": test.first,
+                "second": test.second,
+                "p": test.p,
+                "p_holm": test.p_holm,
+                "vargha_delaney_a12": test.a12,
+                "cliff_delta": test.cliff_delta,
+                "effect": test.size,
+                "verdict": test.verdict,
+            }
+            for case, tests in self.tests.items()
+            for test in tests
+        ]
+
+    def box_of(self, run: str) -> Box:
+        """Return the box in which a run's hypervolume was measured."""
+        for standing in self.standings:
+            if run in standing.runs:
+                return self.boxes.get(standing.case) or self.boxes[standing.contender]
+        raise KeyError(run)
 
 
 def compare(
     fronts: Sequence[Front], by: str | None = None, objectives: Sequence[str] | None = None
 ) -> Comparison:
-    """Compare the fronts of a study's runs.
+    """Compare the fronts of runs.
 
     Runs that differ only in the seed are repetitions of one contender. Runs are only compared
-    within a case: with ``by="engine"``, runs of the same problem, portfolio and workload.
+    within a case: with ``by="engine"``, runs of the same problem, portfolio and workload. Where
+    workloads themselves are the contenders, each has a box of its own, so that a hypervolume is the
+    share of what all runs on that workload reached together.
 
     Parameters
     ----------
     fronts
         At least one front.
     by
-        What tells contenders apart (default: all that varies but the workload).
+        What tells contenders apart, one of :data:`mohsearch.analysis.labels.BY` (default: all that
+        varies but the workload).
     objectives
         Metrics to compare on (default: all objectives of all runs).
 
@@ -122,58 +208,107 @@ def compare(
         If ``by`` or an objective is unknown.
     """
     fields = contender_fields(fronts, by)
-    case_fields = [f for f in FIELDS if f in varying_fields(fronts) and f not in fields]
+    apart = case_fields(fronts, fields)
     names = tuple(objectives or common_objectives(fronts))
-    cases: dict[str, list[Front]] = {}
+    cases: dict[str, dict[str, list[Front]]] = {}
     for front in fronts:
-        cases.setdefault(label(front.attrs, case_fields), []).append(front)
+        group = cases.setdefault(label(front.attrs, apart), {})
+        group.setdefault(label(front.attrs, fields), []).append(front)
     boxes: dict[str, Box] = {}
     standings: list[Standing] = []
+    tests: dict[str, tuple[PairTest, ...]] = {}
     for case in sorted(cases):
-        groups: dict[str, list[Front]] = {}
-        for front in cases[case]:
-            groups.setdefault(label(front.attrs, fields), []).append(front)
-        box, part = _standings(case, groups, names)
-        boxes[case] = box
-        standings += part
-    return Comparison(fields, names, boxes, tuple(standings))
+        groups = cases[case]
+        if "workload" in fields:
+            for name in groups:
+                rivals = [f for g in cases.values() for f in g.get(name, ())]
+                boxes[name] = common_box([f.losses(names) for f in rivals])
+            parts = [_standings(case, {n: g}, names, boxes[n]) for n, g in groups.items()]
+            standings += _ranked([s for part in parts for s in part])
+        else:
+            boxes[case] = common_box([f.losses(names) for g in groups.values() for f in g])
+            standings += _standings(case, groups, names, boxes[case])
+        volumes = {s.contender: s.hypervolumes for s in standings if s.case == case}
+        tests[case] = compare_pairs(volumes)
+    return Comparison(
+        fields, names, boxes, tuple(standings), tests, _notes(fronts, standings, tests)
+    )
+
+
+def _ranked(standings: list[Standing]) -> list[Standing]:
+    medians = [s.quartiles()[1] for s in standings]
+    ranks = [1 + sum(other > mine for other in medians) for mine in medians]
+    ranked = [replace(s, rank=rank) for s, rank in zip(standings, ranks, strict=True)]
+    return sorted(ranked, key=lambda s: (s.rank, s.contender))
 
 
 def _standings(
-    case: str, groups: dict[str, list[Front]], objectives: tuple[str, ...]
-) -> tuple[Box, list[Standing]]:
+    case: str, groups: dict[str, list[Front]], objectives: tuple[str, ...], box: Box
+) -> list[Standing]:
     losses = {name: [f.losses(objectives) for f in group] for name, group in groups.items()}
-    everything = [points for group in losses.values() for points in group]
-    box = common_box(everything)
-    target = np.concatenate(everything)
+    target = np.concatenate([points for group in losses.values() for points in group])
     target = target[np.isfinite(target).all(axis=1)]
     target = target[nondominated(target)]
-    volumes = {
-        name: tuple(hypervolume(points, box).value for points in group)
-        for name, group in losses.items()
-    }
-    medians = {name: float(np.median(values)) for name, values in volumes.items()}
-    ordered = sorted(groups, key=lambda name: (-medians[name], name))
-    return box, [
-        Standing(
-            case=case,
-            contender=name,
-            rank=1 + sum(other > medians[name] for other in medians.values()),
-            hypervolumes=volumes[name],
-            igd_plus=float(np.median([igd_plus(p, target, box) for p in losses[name]])),
-            epsilon=float(np.median([epsilon_additive(p, target, box) for p in losses[name]])),
-            dominated={
-                other: _median_share(losses[other], losses[name])
-                for other in ordered
-                if other != name
-            },
-            runs=tuple(front.run for front in groups[name]),
+    rows = []
+    for name, group in groups.items():
+        mine = losses[name]
+        others = {other: points for other, points in losses.items() if other != name}
+        rows.append(
+            Standing(
+                case=case,
+                contender=name,
+                rank=0,
+                hypervolumes=tuple(hypervolume(points, box).value for points in mine),
+                igd_plus=float(np.median([igd_plus(p, target, box) for p in mine])),
+                epsilon=float(np.median([epsilon_additive(p, target, box) for p in mine])),
+                r2=float(np.median([r2(p, box) for p in mine])),
+                spread=float(np.median([spread(p, box) for p in mine])),
+                dominated={n: _median_share(p, mine) for n, p in others.items()},
+                covered={n: _median_share(p, mine, weakly=True) for n, p in others.items()},
+                over_bound=_over_bound(group),
+                runs=tuple(front.run for front in group),
+            )
         )
-        for name in ordered
-    ]
+    return _ranked(rows)
 
 
 def _median_share(
-    winners: Sequence[NDArray[np.float64]], losers: Sequence[NDArray[np.float64]]
+    winners: Sequence[Losses], losers: Sequence[Losses], *, weakly: bool = False
 ) -> float:
-    return float(np.median([dominated_share(a, b) for a in winners for b in losers]))
+    shares = [dominated_share(a, b, weakly=weakly) for a in winners for b in losers]
+    return float(np.median(shares))
+
+
+def _over_bound(group: Sequence[Front]) -> dict[str, float]:
+    nearest: dict[str, list[float]] = {}
+    for front in group:
+        for name, distances in distance_to_ideal(front).items():
+            if len(distances) and np.isfinite(distances).any():
+                nearest.setdefault(name, []).append(float(np.nanmin(distances)))
+    return {name: float(np.median(values)) for name, values in nearest.items()}
+
+
+def _notes(
+    fronts: Sequence[Front],
+    standings: Sequence[Standing],
+    tests: dict[str, tuple[PairTest, ...]],
+) -> tuple[str, ...]:
+    notes = []
+    most = max((len(found) for found in tests.values()), default=0)
+    fewest = min(len(s.runs) for s in standings)
+    if most and any(t.verdict == "too few seeds" for found in tests.values() for t in found):
+        least = min(1.0, least_p(fewest, fewest) * most)
+        pairs = f"{most} pair{'' if most == 1 else 's'}"
+        notes.append(
+            f"too few seeds to conclude: with {fewest} a contender, no test of {pairs} can give "
+            f"less than p = {least:.2g} after Holm's correction; {seeds_needed(most)} are needed"
+        )
+    spent = sorted({int(e) for f in fronts if (e := f.attrs.get("evaluations")) is not None})
+    if len(spent) > 1:
+        notes.append(
+            f"runs took between {spent[0]:,} and {spent[-1]:,} evaluations: compare their curves"
+        )
+    states = {str(f.attrs.get("status", "complete")) for f in fronts}
+    if states - {"complete"}:
+        notes.append(f"some runs are not complete: {', '.join(sorted(states - {'complete'}))}")
+    return tuple(notes)

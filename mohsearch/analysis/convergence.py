@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,11 +76,26 @@ def _archive(history: History, objectives: Sequence[str]) -> list[NDArray[np.flo
     return steps
 
 
-def curves(histories: Sequence[History], by: str | None = None) -> tuple[Curve, ...]:
+def curves(
+    histories: Sequence[History],
+    by: str | None = None,
+    *,
+    objectives: Sequence[str] | None = None,
+    boxes: Mapping[str, Box] | None = None,
+) -> tuple[Curve, ...]:
     """Return one hypervolume curve per run.
 
     Runs of one workload share a box, which spans the non-dominated points that they all together
     ever evaluated. Curves of different workloads are not comparable.
+
+    Parameters
+    ----------
+    by
+        What tells contenders apart (default: all that varies but the seed).
+    objectives
+        Metrics to measure on (default: all objectives of all runs).
+    boxes
+        Box of each run by its name, instead of one for each workload.
 
     Raises
     ------
@@ -88,25 +103,27 @@ def curves(histories: Sequence[History], by: str | None = None) -> tuple[Curve, 
         If the runs have no metrics in common.
     """
     fronts = [history.front for history in histories]
-    objectives = common_objectives(fronts)
+    names = tuple(objectives or common_objectives(fronts))
     fields = (by,) if by else varying_fields(fronts)
-    archives = [_archive(history, objectives) for history in histories]
+    archives = [_archive(history, names) for history in histories]
     workloads = [field_value(front.attrs, "workload") for front in fronts]
-    boxes = {
-        workload: common_box(
-            [s[-1] for s, w in zip(archives, workloads, strict=True) if w == workload]
-        )
-        for workload in workloads
-    }
+    if boxes is None:
+        shared = {
+            workload: common_box(
+                [s[-1] for s, w in zip(archives, workloads, strict=True) if w == workload]
+            )
+            for workload in workloads
+        }
+        boxes = {f.run: shared[w] for f, w in zip(fronts, workloads, strict=True)}
     return tuple(
         Curve(
             run=history.front.run,
             contender=label(history.front.attrs, fields) or label(history.front.attrs, ("engine",)),
             evaluations=history.evaluations.astype(np.int64),
-            hypervolumes=np.array([hypervolume(p, boxes[workload]).value for p in steps]),
-            box=boxes[workload],
+            hypervolumes=np.array([hypervolume(p, boxes[history.front.run]).value for p in steps]),
+            box=boxes[history.front.run],
         )
-        for history, steps, workload in zip(histories, archives, workloads, strict=True)
+        for history, steps in zip(histories, archives, strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Quality of fronts: hypervolume, IGD+, additive epsilon, share dominated.
+"""Quality of fronts: hypervolume, IGD+, additive epsilon, R2, spread, share dominated.
 
 All functions take *losses*: arrays of shape (points, objectives) in which smaller is better.
 Objectives of different size are made comparable by a :class:`Box`, which also fixes the reference
@@ -204,3 +204,85 @@ def dominated_share(by: ArrayLike, losses: ArrayLike, *, weakly: bool = False) -
             hit &= np.any(winners[None] < block, axis=2)
         covered += int(np.count_nonzero(np.any(hit, axis=1)))
     return covered / len(points)
+
+
+R2_DIRECTIONS = 1000
+"""Weight vectors of :func:`r2` above two objectives, at most: the next even spacing below."""
+
+
+def r2(losses: ArrayLike, box: Box) -> float:
+    """Return R2: the mean over weights of the least weighted Chebyshev distance to the ideal.
+
+    In box units, smaller is better. For two objectives the exact integral over all weights
+    (Schaepermeier and Kerschke 2025, by moocore); for more the mean over evenly spaced weights of
+    the unit simplex (Hansen and Jaszkiewicz 1998; weights by Das and Dennis 1998, from pymoo), at
+    most :data:`R2_DIRECTIONS` of them. Infinite for an empty front.
+
+    Examples
+    --------
+    >>> box = Box(np.zeros(2), np.ones(2))
+    >>> r2([[0.0, 0.0]], box)
+    0.0
+    """
+    import moocore
+
+    points = box.normalise(losses)
+    points = np.maximum(points[np.isfinite(points).all(axis=1)], 0.0)
+    if not len(points):
+        return float("inf")
+    if points.shape[1] == 2:
+        return float(moocore.r2_exact(np.ascontiguousarray(points), ref=np.zeros(2)))
+    return r2_sampled(points, simplex_weights(points.shape[1], R2_DIRECTIONS))
+
+
+def r2_sampled(points: Losses, weights: Losses) -> float:
+    """Return the mean over ``weights`` of the least max_j w_j f_j among points with ideal 0."""
+    nearest = [float(np.min(np.max(points * w, axis=1))) for w in weights]
+    return float(np.mean(nearest))
+
+
+def simplex_weights(objectives: int, most: int) -> Losses:
+    """Return at most ``most`` evenly spaced weights that add to 1, shape (n, objectives)."""
+    from mohsearch.engines.directions import reference_directions
+
+    return reference_directions(objectives, most)
+
+
+def spread(losses: ArrayLike, box: Box) -> float:
+    """Return the generalised spread: how unevenly a front covers its extent, smaller is better.
+
+    Source: Zhou et al. 2006; for two objectives it is Deb's Delta with nearest neighbours. The ends
+    asked for are the ideal's corners: the best value of each objective in the box with all others
+    at the nadir. 0 where all points are equally far from their nearest neighbour and all ends are
+    reached. NaN for fewer than two different points.
+
+    Examples
+    --------
+    >>> box = Box(np.zeros(2), np.ones(2))
+    >>> spread([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]], box)
+    0.0
+    """
+    from scipy.spatial.distance import cdist
+
+    points = np.unique(box.normalise(losses), axis=0)
+    count, objectives = points.shape
+    if count < 2:
+        return float("nan")
+    ends = 1.0 - np.eye(objectives)
+    missed = float(cdist(ends, points).min(axis=1).sum())
+    distances = cdist(points, points)
+    np.fill_diagonal(distances, np.inf)
+    nearest = distances.min(axis=1)
+    mean = float(nearest.mean())
+    return float((missed + np.abs(nearest - mean).sum()) / (missed + count * mean))
+
+
+def coverage(by: ArrayLike, losses: ArrayLike) -> float:
+    """Return Zitzler's C-metric C(by, losses): the share of ``losses`` weakly dominated.
+
+    Examples
+    --------
+    >>> coverage([[1, 1]], [[1, 1], [0, 2]])
+    0.5
+    """
+    return dominated_share(by, losses, weakly=True)

@@ -14,9 +14,14 @@ from mohsearch.core.errors import UnknownNameError
 FIELDS = ("problem", "engine", "portfolio", "workload")
 """What runs of a study can differ in, besides the seed."""
 
+BY = (*FIELDS, "template", "seed")
+"""What runs can be compared by."""
+
 
 def field_value(attrs: Mapping[str, Any], name: str) -> str:
-    """Return a run's value of one of :data:`FIELDS`, as a person would name it.
+    """Return a run's value of one of :data:`BY`, as a person would name it.
+
+    A run's templates are those that its problem's options allow.
 
     Examples
     --------
@@ -30,7 +35,26 @@ def field_value(attrs: Mapping[str, Any], name: str) -> str:
     if name == "engine":
         engine, algorithm = str(attrs.get("engine", "")), str(attrs.get("algorithm") or "")
         return engine if algorithm in {"", engine, "None"} else f"{engine} {algorithm}"
+    if name == "template":
+        return _templates(attrs)
+    if name == "seed":
+        return f"seed {attrs.get('seed', '?')}"
     return str(attrs.get(name) or "")
+
+
+def _templates(attrs: Mapping[str, Any]) -> str:
+    """Return the hardware templates that a run may use, joined; its problem where it has none."""
+    from mohsearch.core.cards import validate
+    from mohsearch.problems import PROBLEM_OPTIONS
+
+    problem, options = str(attrs.get("problem", "")), dict(attrs.get("options") or {})
+    names = options.get("templates") or options.get("template")
+    if problem in PROBLEM_OPTIONS.names():
+        card = validate(PROBLEM_OPTIONS.load(problem), options)
+        names = getattr(card, "template_names", None) or getattr(card, "templates", names)
+    if not names:
+        return field_value(attrs, "problem")
+    return names if isinstance(names, str) else "+".join(str(n) for n in names)
 
 
 def varying_fields(fronts: Sequence[Front]) -> tuple[str, ...]:
@@ -66,14 +90,28 @@ def contender_fields(fronts: Sequence[Front], by: str | None = None) -> tuple[st
     Raises
     ------
     UnknownNameError
-        If ``by`` is none of :data:`FIELDS`.
+        If ``by`` is none of :data:`BY`.
     """
     if by is not None:
-        if by not in FIELDS:
-            raise UnknownNameError("field", by, FIELDS)
+        if by not in BY:
+            raise UnknownNameError("field", by, BY)
         return (by,)
     varying = varying_fields(fronts)
     return tuple(f for f in varying if f != "workload") or varying or ("engine",)
+
+
+def case_fields(fronts: Sequence[Front], fields: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields that tell cases apart when ``fields`` tell contenders apart.
+
+    What a contender implies anyway (the problem entry of a set of templates, say) is no case. Runs
+    of different workloads are never in one case, unless workloads are the contenders.
+    """
+
+    def parts(names: Sequence[str]) -> int:
+        return len({tuple(field_value(f.attrs, n) for n in names) for f in fronts})
+
+    rest = [f for f in varying_fields(fronts) if f not in fields]
+    return tuple(f for f in rest if f == "workload" or parts([*fields, f]) > parts(fields))
 
 
 def label(attrs: Mapping[str, Any], fields: Sequence[str]) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from mohsearch.analysis.fronts import Design, Front, Metric
+from mohsearch.analysis.fronts import Design, Front, Metric, subset
+from mohsearch.analysis.indicators import nondominated
 from mohsearch.core.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ def _front(
 ) -> Front:
     node = tree[run]
     attrs = {str(key): plain(value) for key, value in node.attrs.items()}
+    attrs |= _declared_options(plain(tree.attrs.get("spec")), attrs)
     bounds = attrs.get("ideal_point") or {}
     return Front(
         run=run,
@@ -182,6 +184,16 @@ def _front(
         ideal_point={str(k): float(v) for k, v in bounds.items()},
         designs=designs,
     )
+
+
+def _declared_options(spec: Any, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the problem options that a study's file gives a run; empty where it has no spec."""
+    entries = spec.get("problems", []) if isinstance(spec, dict) else []
+    title = attrs.get("problem_label") or attrs.get("problem")
+    for entry in entries:
+        if (entry.get("label") or entry.get("name")) == title:
+            return {"options": entry.get("options") or {}}
+    return {}
 
 
 class Designs(Sequence[Design]):
@@ -266,3 +278,57 @@ def read_histories(folder: Path, patterns: Sequence[str] = ()) -> tuple[History,
     if not found:
         raise InputError("no run has completed a generation yet", source=folder)
     return tuple(found)
+
+
+def read_final_front(folder: Path, run: str) -> Front:
+    """Return the non-dominated feasible solutions of a run's final population, without designs.
+
+    The run's own front is drawn from all that it evaluated; this one is what the population held
+    at the end, as publications report it. Equal objective vectors are kept once.
+
+    Raises
+    ------
+    InputError
+        If the run has not completed a generation.
+    """
+    return _final_front(open_tree(folder), run)
+
+
+def read_final_fronts(folder: Path, patterns: Sequence[str] = ()) -> tuple[Front, ...]:
+    """Return the final populations' fronts of the completed runs that match ``patterns``.
+
+    Raises
+    ------
+    InputError
+        If no run is complete.
+    """
+    tree = open_tree(folder)
+    names = select_runs(run_names(tree), patterns)
+    complete = [name for name in names if "front" in tree[name].children]
+    if not complete:
+        raise InputError("no run is complete yet", source=folder)
+    return tuple(_final_front(tree, name) for name in complete)
+
+
+def _final_front(tree: xr.DataTree, run: str) -> Front:
+    node = tree[run]
+    done = 0
+    if "history" in node.children:
+        flags = np.asarray(node["history"]["done"].values, dtype=bool)
+        done = len(flags) if flags.all() else int(flags.argmin())
+    if not done:
+        raise InputError("has not completed a generation", source=f"run {run}")
+    data = node["history"].to_dataset().isel(generation=done - 1)
+    metrics = _metrics(data, node.attrs)
+    members = np.asarray(data["archive_index"].values) >= 0
+    values = {m.name: np.asarray(data[m.name].values, dtype=np.float64)[members] for m in metrics}
+    whole = _front(tree, run, metrics, values)
+    losses = whole.losses()
+    usable = np.isfinite(losses).all(axis=1)
+    for name in _names(node.attrs.get("constraints") or []):
+        if name in values:
+            usable &= values[name] <= 0
+    candidates = np.flatnonzero(usable)
+    best = candidates[nondominated(losses[candidates])]
+    _, first = np.unique(losses[best], axis=0, return_index=True)
+    return subset(whole, best[np.sort(first)])

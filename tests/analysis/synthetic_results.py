@@ -136,9 +136,9 @@ def run_groups(run, *, seed=1, quality=8.0, generations=6, population=20, done=N
     return groups
 
 
-def write_results(folder: Path, groups, study="synthetic"):
+def write_results(folder: Path, groups, study="synthetic", spec="{}"):
     """Write the tree to ``folder/results.zarr``."""
-    root = xr.Dataset(attrs={"study": study, "spec": "{}", "mohsearch_version": "0.0"})
+    root = xr.Dataset(attrs={"study": study, "spec": spec, "mohsearch_version": "0.0"})
     tree = xr.DataTree.from_dict({"/": root} | groups)
     tree.to_zarr(folder / "results.zarr", consolidated=False, zarr_format=3)
     return folder

@@ -53,7 +53,9 @@ def test_contenders_are_only_compared_on_the_same_workload(tmp_path):
 
 
 def test_an_unknown_field_is_answered_with_those_that_exist(study):
-    with pytest.raises(UnknownNameError, match="available: engine, portfolio, problem, workload"):
+    with pytest.raises(
+        UnknownNameError, match="engine, portfolio, problem, seed, template, workload"
+    ):
         compare(read_fronts(study, designs=False), "colour")
 
 

@@ -1,4 +1,6 @@
 import itertools
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,11 +10,15 @@ from hypothesis import strategies as st
 from mohsearch.analysis.indicators import (
     Box,
     common_box,
+    coverage,
     dominated_share,
     epsilon_additive,
     hypervolume,
     igd_plus,
     nondominated,
+    r2,
+    r2_sampled,
+    spread,
 )
 
 GRID = st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=12)
@@ -99,3 +105,59 @@ def test_distances_to_the_reference_front_are_zero_where_it_is_reached():
 def test_not_a_number_is_refused():
     with pytest.raises(ValueError, match="NaN"):
         nondominated([[np.nan, 1.0]])
+
+
+CASES = json.loads((Path(__file__).parent / "reference" / "hypervolume_cases.json").read_text())
+
+
+@pytest.mark.parametrize("case", CASES["cases"], ids=lambda case: case["id"])
+def test_hypervolumes_equal_published_ones(case):
+    reference = np.array(case["ref"])
+    box = Box(np.zeros(len(reference)), reference, margin=0.0)
+    share = hypervolume(case["points"], box).value
+    assert share * np.prod(reference) == pytest.approx(case["hypervolume_min"], rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sampled_r2_tends_to_the_exact_one(seed):
+    points = np.random.default_rng(seed).random((12, 2))
+    box = Box(np.zeros(2), np.ones(2))
+    dense = np.linspace(0, 1, 20001)
+    sampled = r2_sampled(points, np.column_stack([dense, 1 - dense]))
+    assert r2(points, box) == pytest.approx(sampled, rel=1e-3)
+
+
+def test_r2_of_one_point_is_the_mean_of_its_weighted_losses():
+    """Over the unit simplex of three weights, of max(w_1, w_2, w_3) for the point (1, 1, 1)."""
+    box = Box(np.zeros(3), np.ones(3))
+    assert r2([[1.0, 1.0, 1.0]], box) == pytest.approx(11 / 18, rel=0.03)
+    assert r2(np.zeros((0, 3)), box) == float("inf")
+
+
+def test_a_better_front_has_the_smaller_r2():
+    rng = np.random.default_rng(5)
+    front = rng.random((20, 3))
+    box = Box(np.zeros(3), np.ones(3))
+    assert r2(front * 0.8, box) < r2(front, box)
+
+
+def test_spread_equals_its_definition_by_loops():
+    rng = np.random.default_rng(3)
+    points = rng.random((9, 3))
+    box = Box(np.zeros(3), np.ones(3))
+    nearest = [
+        min(np.linalg.norm(points[i] - points[j]) for j in range(9) if j != i) for i in range(9)
+    ]
+    ends = [np.array(e, float) for e in ((0, 1, 1), (1, 0, 1), (1, 1, 0))]
+    missed = sum(min(np.linalg.norm(e - p) for p in points) for e in ends)
+    mean = np.mean(nearest)
+    expected = (missed + sum(abs(d - mean) for d in nearest)) / (missed + len(points) * mean)
+    assert spread(points, box) == pytest.approx(expected)
+    assert np.isnan(spread(points[:1], box))
+
+
+def test_coverage_is_one_of_itself_and_not_symmetric():
+    better, worse = [[0.0, 1.0], [1.0, 0.0]], [[0.0, 2.0], [2.0, 0.0], [0.5, 0.5]]
+    assert coverage(better, better) == 1.0
+    assert coverage(better, worse) == pytest.approx(2 / 3)
+    assert coverage(worse, better) == 0.0

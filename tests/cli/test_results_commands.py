@@ -116,6 +116,72 @@ def test_compare_ranks_the_engines_and_writes_csv(study, tmp_path):
     assert float(rows[0]["hypervolume_median"]) > float(rows[1]["hypervolume_median"])
 
 
+def test_compare_tests_pairs_and_says_when_there_are_too_few_seeds(study, tmp_path):
+    out = run("compare", study, "--by", "engine", "--format", "table").stdout
+    assert "too few seeds to conclude: with 2 a contender" in out
+    assert "4 are needed" in out
+    enough = two_engines(tmp_path / "enough", seeds=5)
+    out = run("compare", enough, "--by", "engine", "--format", "table").stdout
+    assert "pymoo nsga2 is better" in out
+    assert "too few" not in out
+
+
+def test_compare_writes_standings_tests_curves_and_a_picture(study, tmp_path):
+    made = {kind: tmp_path / f"c.{kind}" for kind in ("json", "png")}
+    args = [part for path in made.values() for part in ("-o", path)]
+    run("compare", study, *args, "--curves", tmp_path / "k.csv", "--tests", tmp_path / "t.csv")
+    document = json.loads(made["json"].read_text())
+    assert [s["contender"] for s in document["standings"]] == ["pymoo nsga2", "random"]
+    assert "reference point at 1.1" in document["hypervolume_rule"]
+    assert document["tests"][0]["verdict"] == "too few seeds"
+    assert made["png"].read_bytes().startswith(b"\x89PNG")
+    curves = list(csv.DictReader(io.StringIO((tmp_path / "k.csv").read_text())))
+    last = [row for row in curves if row["contender"] == "random"][-1]
+    final = next(s for s in document["standings"] if s["contender"] == "random")
+    assert float(last["hypervolume_median"]) == pytest.approx(final["hypervolume_median"])
+    tests = list(csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text())))
+    assert float(tests[0]["p_holm"]) == pytest.approx(1 / 3)
+
+
+def test_compare_takes_several_studies_and_names_runs_after_them(tmp_path):
+    folders = []
+    for name, quality in (("first", 12.0), ("second", 2.0)):
+        (tmp_path / name).mkdir()
+        groups = run_groups("moham-arvr-1", quality=quality, portfolio=name)
+        folders.append(write_results(tmp_path / name, groups))
+    out = run("compare", *folders, "--by", "portfolio", "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["contender"] for row in rows] == ["first", "second"]
+    result = run("compare", *folders, "--run", "absent", code=2)
+    assert "first/" not in result.stderr
+    assert "unknown run 'absent'" in result.stderr
+
+
+@pytest.mark.parametrize("by", ["seed", "template", "workload"])
+def test_compare_by_seed_template_or_workload(tmp_path, by):
+    groups, spec = {}, {"problems": []}
+    for k, template in enumerate(("simba", "eyeriss")):
+        title = f"only-{template}"
+        spec["problems"].append(
+            {"name": "moham", "label": title, "options": {"templates": [template]}}
+        )
+        groups |= run_groups(
+            f"r{k}", quality=9.0 - 5 * k, seed=k + 1, problem_label=title, workload=f"w{k}"
+        )
+    write_results(tmp_path, groups, spec=json.dumps(spec))
+    rows = list(csv.DictReader(io.StringIO(run("compare", tmp_path, "--by", by).stdout)))
+    expected = {"seed": "seed 1", "template": "simba", "workload": "w0"}[by]
+    assert expected in {row["contender"] for row in rows}
+    if by == "workload":
+        assert len({row["case"] for row in rows}) == 1
+        assert "for each workload by itself" in rows[0]["hypervolume_rule"]
+
+
+def test_a_comparison_into_an_unknown_format_is_refused(study, tmp_path):
+    result = run("compare", study, "-o", tmp_path / "c.xlsx", code=2)
+    assert ".csv, .json, .png" in result.stderr
+
+
 def test_a_study_that_has_no_front_yet_says_so(tmp_path):
     write_results(tmp_path, run_groups("slow", done=1))
     assert "no run has a front yet (slow: running)" in run("front", "show", tmp_path, code=2).stderr
