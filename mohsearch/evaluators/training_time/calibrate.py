@@ -135,7 +135,7 @@ def loss(sets: Sequence[FittedCluster], values: dict[str, float]) -> float:
 def fit(sets: Sequence[FittedCluster], rounds: int = 60) -> dict[str, float]:
     """Return constants by pattern search: each in turn, larger and smaller, halving the step.
 
-    Needs no derivative, keeps to the physical ranges and always ends at the same point.
+    Needs no derivative, keeps to the physical ranges, and starts from the present constants.
     """
     bounds = _bounds(sets)
     values = start_values(sets)

@@ -56,7 +56,8 @@ def layer_activation_bytes(runs: TrainingRuns) -> tuple[Floats, Floats]:
     core = 5 * runs.heads * runs.sequence / runs.hidden / runs.tensor
     core = np.where(runs.flash_attention, 0.0, core)
     everything = size * (whole + cut + core)
-    kept = [everything, size * (whole + cut), 2 * size]
+    edge = np.where(runs.sequence_parallel, runs.tensor, 1.0)
+    kept = [everything, size * (whole + cut), 2 * size / edge]
     return np.choose(runs.recompute.astype(np.int64), kept), everything
 
 
@@ -68,7 +69,8 @@ def device_memory(runs: TrainingRuns) -> DeviceMemory:
     positions = runs.sequence * runs.hidden
     inner = most_layers * (cut / runs.tensor + whole)
     first = inner + table + positions
-    total = runs.layers * (cut + whole) + runs.vocabulary * runs.hidden + positions
+    norm = 2 * runs.hidden
+    total = runs.layers * (cut + whole) + runs.vocabulary * runs.hidden + positions + norm
     shard = np.where(runs.full_shard, runs.data, 1.0)
     kept, everything = layer_activation_bytes(runs)
     in_flight = _in_flight(runs)
