@@ -314,7 +314,8 @@ def search_products(
 def _search_one(
     batch: int, m: int, n: int, k: int, extra_words: int, extra_sent: int,
     height: int, width: int, buffer: int, glb_rate: float, memory_rate: float,
-    filled: int, splits: Integers, bounds: Integers, number: int, tiles: Integers, words: Integers, counts: Integers,
+    filled: int, splits: Integers, bounds: Integers, number: int,
+    tiles: Integers, words: Integers, counts: Integers,
     cycles: Integers, traffic: Integers, place: int,
 ) -> None:  # fmt: skip
     """Search one accelerator, pruning by array cycles and memory words that cannot be undercut."""

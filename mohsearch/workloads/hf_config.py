@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from mohsearch.core.cards import Card, read_card, read_json, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError, UnknownNameError
-from mohsearch.workloads.hf_config_families import ALIASES, FAMILIES, UNSUPPORTED
+from mohsearch.workloads.hf_config_families import ALIASES, FAMILIES, MIXTURES, UNSUPPORTED
 
 SHELF = "problems"
 MODELS = "workloads/models"
@@ -114,9 +114,57 @@ class ModelConfig(Card):
     @property
     def parameters(self) -> int:
         """Number of weights, those of a tied head counted once."""
-        from mohsearch.workloads.training import count_parameters
+        h, e = self.hidden, self.embedding
+        outer = self.vocabulary * e * (1 if self.tied else 2) + 2 * h * e * (e != h)
+        if self.position == "learned":
+            outer += (self.positions + self.position_offset) * h
+        outer += self.token_types * h + self._norm * self.embedding_norm
+        if self.norm_place == "before":
+            outer += self._norm * (1 + (self.kind == "encoder-decoder"))
+        elif self.kind == "encoder-decoder":
+            outer += self._norm * self.embedding_norm
+        if self.kind == "encoder-decoder" and self.position == "learned":
+            outer += (self.positions + self.position_offset) * h
+        if self.head == "mlm":
+            outer += h * h + h + self._norm + self.vocabulary
+        outer += self.vocabulary * self.head_bias
+        buckets = self.relative_buckets * self.heads if self.position == "relative" else 0
+        stacks = 2 if self.decoder_layers else 1
+        outer += 0 if self.bias_per_layer else stacks * buckets
+        inner = buckets if self.bias_per_layer else 0
+        layer = self._attention + self._feed + self._norm * (2 - self.one_norm) + inner
+        crossed = layer + self._attention + self._norm
+        return outer + self.layers * layer + self.decoder_layers * crossed
 
-        return count_parameters(self)
+    @property
+    def _norm(self) -> int:
+        return self.hidden * (1 + (self.norm == "layernorm" and self.norm_bias))
+
+    @property
+    def _attention(self) -> int:
+        """Weights of one attention block without its norm."""
+        wide, narrow = self.heads * self.head_size, self.kv_heads * self.head_size
+        weights = self.hidden * (2 * wide + 2 * narrow)
+        weights += self.qkv_bias * (wide + 2 * narrow) + self.output_bias * self.hidden
+        if self.qk_norm == "head":
+            return weights + 2 * self.head_size
+        return weights + (wide + narrow) * (self.qk_norm == "width")
+
+    @property
+    def _feed(self) -> int:
+        """Weights of one feed-forward block or mixture, its router included."""
+
+        def block(width: int) -> int:
+            ways = 1 + self.gated
+            biases = self.mlp_bias * (ways * width + self.hidden)
+            return self.hidden * width * (ways + 1) + biases
+
+        if not self.experts:
+            return block(self.intermediate)
+        weights = self.experts * (block(self.expert_intermediate) + self.hidden)
+        if self.shared_intermediate:
+            weights += block(self.shared_intermediate) + self.hidden * self.shared_gate
+        return weights
 
     def with_sequence(self, sequence: int) -> ModelConfig:
         """Return the model trained with another number of tokens per sample."""
@@ -322,7 +370,12 @@ def _complete(figures: dict[str, Any], config: Mapping[str, Any], kind: str, at:
     figures["output_bias"] = _output_bias(figures, config, kind)
     if config.get("mlp_bias") is not None:
         figures["mlp_bias"] = bool(config["mlp_bias"])
-    if figures.get("experts"):
+    if kind not in MIXTURES:
+        for key in ("experts", "experts_per_token", "expert_intermediate", "shared_intermediate"):
+            figures.pop(key, None)
+    elif not figures.get("experts"):
+        raise at.error("is missing or 0", ALIASES["experts"][0])
+    else:
         figures.setdefault("expert_intermediate", figures["intermediate"])
     if kind in {"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"} and not config.get(
         "use_sliding_window"

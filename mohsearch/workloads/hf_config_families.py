@@ -193,6 +193,9 @@ FAMILIES: Mapping[str, Mapping[str, object]] = MappingProxyType(
 )
 """By ``model_type``: the figures that a ``config.json`` of that type may leave out."""
 
+MIXTURES = frozenset({"mixtral", "olmoe", "qwen2_moe", "qwen3_moe"})
+"""Types whose feed-forward blocks are mixtures of experts; others ignore the fields of one."""
+
 UNSUPPORTED: Mapping[str, str] = MappingProxyType(
     {
         "kv_lora_rank": "multi-head latent attention is not modelled",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -215,14 +214,6 @@ def build_training(
         layers=layers,
         chain=chain,
     )
-
-
-@lru_cache(maxsize=256)
-def count_parameters(model: ModelConfig) -> int:
-    """Return the number of weights of a model, tied ones once."""
-    sizes = blocks.Sizes(model, 1, min(8, model.positions))
-    drafts = _record_layers(sizes, 1, False, 2)
-    return sum(d.count * (d.tape.parameters - d.shared) for d in drafts)
 
 
 @dataclass(frozen=True)
