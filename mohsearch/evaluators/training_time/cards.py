@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -116,8 +117,14 @@ def load_cluster(
     path = shelves.resolve(
         "evaluators", name, folder="clusters", kind="cluster", source=source, field=field
     )
+    return _read_cluster(path, shelves.roots)
+
+
+@lru_cache(maxsize=64)
+def _read_cluster(path: Path, roots: tuple[Path, ...]) -> TrainingCluster:
+    """Read a card once per process: reading takes longer than hundreds of predictions."""
     card = read_card(ClusterCard, path)
-    return TrainingCluster(card=card, device=load_system(card.device, shelves))
+    return TrainingCluster(card=card, device=load_system(card.device, Catalog(roots)))
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mohsearch.core.cards import read_text
+from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError
 from mohsearch.evaluators.training_time.cards import (
     TrainingCluster,
@@ -112,13 +113,12 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.models: dict[str, ModelConfig] = {}
-        self.clusters: dict[str, TrainingCluster] = {}
+        self.catalog = Catalog.around(path)
+        self.known = {n: load_cluster(n, self.catalog) for n in cluster_names(self.catalog)}
+        self.clusters = dict(self.known)
 
     def cases(self, table: Sequence[Mapping[str, str]]) -> TrainingCases:
         """Return the cases of all rows."""
-        known = {n: load_cluster(n) for n in cluster_names()}
-        self.clusters.update(known)
-        self.known = known
         ids: list[str] = []
         groups: list[str] = []
         columns: list[dict[str, float]] = []
@@ -158,7 +158,9 @@ class _Reader:
         name = row.text("cluster")
         if name is not None:
             if name not in self.clusters:
-                self.clusters[name] = load_cluster(name, source=row.where, field="cluster")
+                self.clusters[name] = load_cluster(
+                    name, self.catalog, source=row.where, field="cluster"
+                )
             return self.clusters[name]
         gbps = row.number("network_gbps")
         found = choose_cluster(
