@@ -67,8 +67,9 @@ def workload() -> None:
 @workload.command("list", epilog=example("mohsearch workload list"))
 @_JSON
 def list_(as_json: bool) -> None:
-    """List all networks and applications by name, with their sizes."""
+    """List all networks, applications and models to train by name, with their sizes."""
     from mohsearch.core.catalog import Catalog
+    from mohsearch.workloads.hf_config import list_models, load_model
     from mohsearch.workloads.zoo import (
         list_applications,
         list_networks,
@@ -79,8 +80,20 @@ def list_(as_json: bool) -> None:
     catalog = Catalog.around()
     applications = [load_application(n, catalog).summary() for n in list_applications(catalog)]
     networks = [load_network(n, catalog).summary() for n in list_networks(catalog)]
+    models: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "kind": model.kind,
+            "layers": model.layers + model.decoder_layers,
+            "hidden": model.hidden,
+            "sequence": model.sequence,
+            "parameters": model.parameters,
+        }
+        for name in list_models(catalog)
+        for model in (load_model(name, catalog),)
+    ]
     if as_json:
-        click.echo(to_json({"applications": applications, "networks": networks}))
+        click.echo(to_json({"applications": applications, "networks": networks, "models": models}))
         return
     headers = ["name", "layers", "unique", "longest chain", "MACs"]
     keys = ["layers", "unique_layers", "longest_chain"]
@@ -101,25 +114,75 @@ def list_(as_json: bool) -> None:
             numeric=[1, 2, 3, 4],
         )
         click.echo()
-    click.echo("More about one: mohsearch workload show NAME")
+    print_table(
+        ["name", "kind", "layers", "hidden", "tokens", "parameters"],
+        [[str(v) for v in list(m.values())[:-1]] + [_count(m["parameters"])] for m in models],
+        title="Models to train",
+        numeric=[2, 3, 4, 5],
+    )
+    click.echo()
+    click.echo("More about one: mohsearch workload show NAME (a model: --training)")
 
 
 @workload.command(
-    epilog=example("mohsearch workload show arvr", "mohsearch workload show resnet50 --layers")
+    epilog=example(
+        "mohsearch workload show arvr",
+        "mohsearch workload show resnet50 --layers",
+        "mohsearch workload show llama2-7b --training --tp 4 --microbatch 2",
+    )
 )
 @click.argument("name", metavar="NAME_OR_FILE")
 @click.option("--layers", is_flag=True, help="List every layer with its shape.")
+@click.option(
+    "--training",
+    is_flag=True,
+    help="Show the operators of a training step; NAME_OR_FILE is a model or a config.json.",
+)
+@click.option("--tp", "tensor_parallel", type=click.IntRange(1), help="Tensor-parallel devices.")
+@click.option("--microbatch", type=click.IntRange(1), help="Samples processed at a time.")
+@click.option("--sequence", "sequence_length", type=click.IntRange(1), help="Tokens per sample.")
+@click.option(
+    "--recompute",
+    type=click.Choice(["none", "selective", "full"]),
+    help="What the backward pass makes again.",
+)
+@click.option(
+    "--sequence-parallel",
+    is_flag=True,
+    default=None,
+    help="Divide tokens over the tensor-parallel devices, too.",
+)
+@click.option(
+    "--fused", is_flag=True, default=None, help="Fuse ops as they are scheduled on an accelerator."
+)
+@click.option("--csv", "as_csv", is_flag=True, default=None, help="Print the ops as CSV.")
 @DIM
 @VECTOR_OPS
 @_JSON
 def show(
     name: str,
     layers: bool,
+    training: bool,
     dims: Mapping[str, int],
     vector_ops: tuple[str, ...],
     as_json: bool,
+    fused: bool | None,
+    as_csv: bool | None,
+    **step: Any,
 ) -> None:
-    """Show a network or application: sizes, kinds of layers, source."""
+    """Show a network, application or model: sizes, kinds of layers, source."""
+    given = {key: value for key, value in step.items() if value is not None}
+    if training:
+        _refuse(
+            {"--layers": layers, "--dim": dims, "--vector-op": vector_ops}, "without --training"
+        )
+        from mohsearch.cli.workload_training import show_training
+
+        show_training(name, as_json=as_json, as_csv=bool(as_csv), fused=bool(fused), **given)
+        return
+    flags = {"tensor_parallel": "--tp", "sequence_length": "--sequence"}
+    wrong = {flags.get(key, f"--{key.replace('_', '-')}"): True for key in given}
+    _refuse(wrong | {"--fused": fused, "--csv": as_csv}, "with --training")
     from mohsearch.core.catalog import Catalog
     from mohsearch.workloads.zoo import (
         describe_network,
@@ -150,6 +213,12 @@ def show(
         headers = list(rows[0]) if rows else ["layer"]
         table = [[figure_text(value) for value in row.values()] for row in rows]
         print_table(headers, table, numeric=range(2, len(headers)))
+
+
+def _refuse(options: Mapping[str, object], where: str) -> None:
+    """Refuse options that do not go with the others."""
+    if wrong := [name for name, value in options.items() if value]:
+        raise click.UsageError(f"{', '.join(wrong)} can be given only {where}")
 
 
 def _layer_row(name: str, network: str, shape: Any) -> dict[str, Any]:

@@ -335,16 +335,7 @@ def _figures(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
 
 def _complete(figures: dict[str, Any], config: Mapping[str, Any], kind: str, at: _Reading) -> None:
     """Fill in what follows from other figures."""
-    for figure in ("hidden", "layers", "heads", "vocabulary"):
-        if figure not in figures:
-            raise at.error(
-                f"is missing (also read: {', '.join(ALIASES[figure][1:]) or 'nothing'})",
-                ALIASES[figure][0],
-            )
-        value = figures[figure]
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            key = next(key for key in ALIASES[figure] if config.get(key) is not None)
-            raise at.error(f"must be a positive integer (got {value!r})", key)
+    _check_sizes(figures, config, at)
     hidden, heads = figures["hidden"], figures["heads"]
     figures.setdefault("kv_heads", 1 if config.get("multi_query") else heads)
     if "head_size" not in figures:
@@ -357,8 +348,32 @@ def _complete(figures: dict[str, Any], config: Mapping[str, Any], kind: str, at:
         figures.setdefault("decoder_layers", figures["layers"])
     else:
         figures["decoder_layers"] = 0
-    figures["activation"], gated = _activation(figures, config, at)
-    figures["gated"] = gated
+    figures["activation"], figures["gated"] = _activation(figures, config, at)
+    figures["output_bias"] = _output_bias(figures, config, kind)
+    if config.get("mlp_bias") is not None:
+        figures["mlp_bias"] = bool(config["mlp_bias"])
+    _complete_family(figures, config, kind)
+    _complete_mixture(figures, kind, at)
+    reserve = figures.get("position_reserve", 0)
+    longest = figures["positions"] - reserve if isinstance(figures["positions"], int) else 1
+    figures["sequence"] = min(longest, figures.get("window") or longest)
+
+
+def _check_sizes(figures: Mapping[str, Any], config: Mapping[str, Any], at: _Reading) -> None:
+    """Refuse figures without which nothing else can be worked out."""
+    for figure in ("hidden", "layers", "heads", "vocabulary"):
+        if figure not in figures:
+            others = ", ".join(ALIASES[figure][1:])
+            message = "is missing" + (f" (also read: {others})" if others else "")
+            raise at.error(message, ALIASES[figure][0])
+        value = figures[figure]
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            key = next(key for key in ALIASES[figure] if config.get(key) is not None)
+            raise at.error(f"must be a positive integer (got {value!r})", key)
+
+
+def _complete_family(figures: dict[str, Any], config: Mapping[str, Any], kind: str) -> None:
+    """Read the switches that only some types have."""
     if kind == "opt" and config.get("do_layer_norm_before") is False:
         figures["norm_place"] = "after"
     if kind == "mpt":
@@ -367,9 +382,11 @@ def _complete(figures: dict[str, Any], config: Mapping[str, Any], kind: str, at:
         figures["relative_buckets"] = config.get("relative_attention_num_buckets", 32)
     if kind in {"gpt_neox", "phi"} and "use_parallel_residual" in config:
         figures["parallel_block"] = bool(config["use_parallel_residual"])
-    figures["output_bias"] = _output_bias(figures, config, kind)
-    if config.get("mlp_bias") is not None:
-        figures["mlp_bias"] = bool(config["mlp_bias"])
+    if kind.startswith("qwen") and not config.get("use_sliding_window"):
+        figures.pop("window", None)
+
+
+def _complete_mixture(figures: dict[str, Any], kind: str, at: _Reading) -> None:
     if kind not in MIXTURES:
         for key in ("experts", "experts_per_token", "expert_intermediate", "shared_intermediate"):
             figures.pop(key, None)
@@ -377,13 +394,6 @@ def _complete(figures: dict[str, Any], config: Mapping[str, Any], kind: str, at:
         raise at.error("is missing or 0", ALIASES["experts"][0])
     else:
         figures.setdefault("expert_intermediate", figures["intermediate"])
-    if kind in {"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"} and not config.get(
-        "use_sliding_window"
-    ):
-        figures.pop("window", None)
-    reserve = figures.get("position_reserve", 0)
-    longest = figures["positions"] - reserve if isinstance(figures["positions"], int) else 1
-    figures["sequence"] = min(longest, figures.get("window") or longest)
 
 
 def _complete_mpt(figures: dict[str, Any], config: Mapping[str, Any]) -> None:

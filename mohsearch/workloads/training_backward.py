@@ -57,6 +57,7 @@ class _Backward:
         self.tape = tape
         self.draft = GraphDraft()
         self.with_weights = weight_gradients
+        self.whole = False
         self.gradient_bytes = gradient_bytes
         self.arriving: dict[int, Before] = {}
         self.external: set[int] = set()
@@ -66,7 +67,8 @@ class _Backward:
 
     def build(self, outputs: Sequence[Tensor], recompute: Recompute) -> TrainingGraph:
         tape = self.tape
-        if recompute == "full":
+        self.whole = recompute == "full"
+        if self.whole:
             self.again = tape.replay(self.draft, "recompute", range(len(tape.steps)))
         elif recompute == "selective":
             self.again = tape.replay(self.draft, "recompute", tape.core_steps())
@@ -141,7 +143,7 @@ class _Backward:
 
     def _kept(self, tensor: Tensor) -> Before:
         """Return the op that makes a saved tensor again; none where it was kept."""
-        if tensor.index in self.again:
+        if tensor.index in self.again and (self.whole or self.tape.inside_core(tensor)):
             return [(self.again[tensor.index], tensor.bytes)]
         shard = self.tape.shard(tensor)
         if shard is tensor or not self.tape.sequence_parallel:

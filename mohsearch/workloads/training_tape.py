@@ -194,7 +194,7 @@ class Tape:
         for step in self.steps:
             for tensor in step.saved:
                 again = recompute == "full" or (
-                    recompute == "selective" and tensor.step >= 0 and self._inside_core(tensor)
+                    recompute == "selective" and self.inside_core(tensor)
                 )
                 if not again:
                     kept.add(tensor.index)
@@ -227,7 +227,7 @@ class Tape:
             masks += 0 if without_core and step.core else step.mask_bytes
             for tensor in step.saved:
                 shard = self.shard(tensor)
-                inner = without_core and shard.step >= 0 and self._inside_core(shard)
+                inner = without_core and self.inside_core(shard)
                 if not inner:
                     tensors[shard.index] = shard.bytes
         return sum(tensors.values()) + masks
@@ -242,9 +242,9 @@ class Tape:
         """Return the positions of the attention core's steps."""
         return [number for number, step in enumerate(self.steps) if step.core]
 
-    def _inside_core(self, tensor: Tensor) -> bool:
-        """Whether only the core reads a tensor that the core makes."""
-        if not self.steps[tensor.step].core:
+    def inside_core(self, tensor: Tensor) -> bool:
+        """Whether only the attention core reads a tensor, which the core makes."""
+        if tensor.step < 0 or not self.steps[tensor.step].core:
             return False
         return all(step.core for step in self.steps if tensor in step.saved)
 
