@@ -39,7 +39,11 @@ class CmaOptions(Card):
 
 
 class CmaEngine(Engine):
-    """CMA-ES with restarts, one objective, infeasible points behind all feasible ones."""
+    """CMA-ES with restarts, one objective, infeasible points behind all feasible ones.
+
+    That keeps it away from constraints it could do without; along an active one in an
+    ill-conditioned valley its steps shrink too early, and the restarts have to make up for it.
+    """
 
     algorithms: ClassVar = {
         "cma-es": Capabilities(

@@ -113,7 +113,10 @@ class JitterMutation(Mutation):  # type: ignore[misc]
 
 
 class SpendMutation(Mutation):  # type: ignore[misc]
-    """Gives out a whole budget, or keeps up to half of it back: shares are scaled alike."""
+    """Gives out a whole budget, or keeps up to half of it back: shares are scaled alike.
+
+    A budget that is given out already is not given out again.
+    """
 
     refusal = staticmethod(
         lambda problem: None if problem.space.classes else "the fractions are fixed"
@@ -127,7 +130,9 @@ class SpendMutation(Mutation):  # type: ignore[misc]
         for rows, part in _dealt(problem.space, len(children), rng, least=1):
             block = np.ix_(rows, part.genes)
             sums = children[block].sum(axis=1)
-            goal = np.where(rng.random(len(rows)) < 0.5, 1.0, rng.uniform(0.5, 1.0, len(rows)))
+            whole = sums >= part.total * (1.0 - 1e-9)
+            give = (rng.random(len(rows)) < 0.5) & ~whole
+            goal = np.where(give, 1.0, rng.uniform(0.5, 1.0, len(rows)))
             scale = np.divide(part.total * goal, sums, out=np.ones(len(rows)), where=sums > 0.0)
             children[block] *= scale[:, None]
         return children
