@@ -8,6 +8,7 @@ import click
 
 from mohsearch import __version__
 from mohsearch.cli import (
+    ablate,
     compare,
     doctor,
     evaluate,
@@ -44,6 +45,7 @@ for _command in (
     front.front,
     plot.plot,
     compare.compare,
+    ablate.ablate,
     workload.workload,
     shelves.template,
     shelves.problem,

@@ -85,6 +85,11 @@ class LadderCard(Card):
     without: tuple[tuple[str, ...], ...] = Field(
         min_length=1, description="One step per entry: the operators it switches off."
     )
+    published: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
+        default_factory=dict,
+        description="Shares of dominated solutions that the source reports, by what is off "
+        "('control': nothing).",
+    )
 
 
 class ShelfCard(Card):
