@@ -114,6 +114,21 @@ def pretrain(options: PolicyOptions, path: Path) -> list[float]:
     return scores
 
 
+def training_options(options: PolicyOptions) -> PolicyOptions:
+    """Return the options under which the policy of a search is pre-trained.
+
+    Network, refinements and prior are the search's; the updates are the paper's (the defaults), so
+    that searches which fine-tune differently start from one policy.
+    """
+    return PolicyOptions(
+        **options.network(),
+        refinements=options.refinements,
+        prior="none" if options.prior == "none" else "balanced",
+        sigma=options.sigma,
+        pretraining=options.pretraining,
+    )
+
+
 def _score(trainer: PolicyTrainer, checks: Sequence[GraphTrial], seed: int) -> float:
     if not checks:
         return 0.0
@@ -138,12 +153,12 @@ def pretrained(options: PolicyOptions) -> str:
     assert plan is not None
     training, validation = _graphs(plan)
     graphs = [load_graph(name).digest() for name in (*training, *validation)]
-    decisive = options.model_dump(mode="json", exclude={"learn", "checkpoint"})
-    digest = content_digest("chiplet policy", decisive, graphs)
+    used = training_options(options)
+    digest = content_digest("chiplet policy", used.model_dump(mode="json"), graphs)
     path = user_cache() / "chiplet_policies" / f"{digest[:24]}.npz"
     if not path.is_file():
         logger.info("pre-training a policy on %d graphs: %s", len(training), path)
         working = path.with_name(f"{path.stem}.working.npz")
-        pretrain(options, working)
+        pretrain(used, working)
         working.replace(path)
     return str(path)

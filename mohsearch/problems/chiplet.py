@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from mohsearch.core.cards import read_card, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.digest import content_digest
-from mohsearch.core.errors import InfeasibleError
 from mohsearch.evaluators.partition.bounds import interval_bounds, metric_bounds
 from mohsearch.evaluators.partition.chip_package import ChipPackage, load_chip_package
 from mohsearch.evaluators.partition.contiguous import contiguous_front
@@ -186,13 +185,7 @@ class ChipletProblem(SearchProblem):
         few, and over the program order; and for every number of chips and each of up to 40 limits
         on the interval the least bytes between chips, over the program order.
         """
-        from mohsearch.evaluators.partition.downsets import solve_downsets
-
         rows = [contiguous_front(self.task).labels]
-        try:
-            rows.append(solve_downsets(self.task, limit=MOST_DOWNSETS).labels)
-        except InfeasibleError:
-            pass
         longest = float(self.task.time_s.sum())
         shortest = float(evaluate_partitions(self.task, rows[0])["interval_s"].min())
         limits = min(MOST_LIMITS, max(4, LIMITED_OPS // self.task.n))
