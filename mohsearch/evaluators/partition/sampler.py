@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mohsearch.core.errors import InputError
-from mohsearch.evaluators.partition import chain_kernels
+from mohsearch.evaluators.partition import chain_kernels, general_kernels
+from mohsearch.evaluators.partition.bounds import relations_of
 from mohsearch.evaluators.partition.costs import Labels
 from mohsearch.evaluators.partition.streams import row_seeds
 from mohsearch.evaluators.partition.task import PartitionTask
@@ -24,6 +25,10 @@ Order = Literal["random", "topological"]
 
 UNCHANGED, GENERAL, CHAIN, NONE = 2, 0, 1, -1
 """Rungs: input already valid, all constraints in full, chain of chips, nothing found."""
+
+
+LATER_JUMPS = (3, 2)
+"""Chips an edge may reach at most in the second general attempt, and in those after it."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,8 @@ class PartitionSampler:
     fails
         Dead ends after which a general attempt is given up.
     restarts
-        General attempts, each with a new order.
+        General attempts, each with a new order. The first is free; in later ones no edge reaches
+        further than three chips, then two, which leads into fewer dead ends.
 
     Raises
     ------
@@ -91,6 +97,14 @@ class PartitionSampler:
     @cached_property
     def _components(self) -> NDArray[np.int64]:
         return connected_components(self.task)
+
+    @cached_property
+    def _network(self) -> general_kernels.Network:
+        return network_of(self.task)
+
+    @cached_property
+    def _slack(self) -> NDArray[np.int64]:
+        return self._network.slack.copy()
 
     def sample(
         self,
@@ -199,6 +213,12 @@ class PartitionSampler:
         seeds: NDArray[np.uint64],
     ) -> None:
         """Fill the rows whose rung is NONE by the general propagator, where it finds something."""
+        jumps = np.array([self.task.chips, *LATER_JUMPS, *[LATER_JUMPS[-1]] * self.restarts])
+        general_kernels.general_rows(
+            rows, rung, fails, np.flatnonzero(rung == NONE), wanted, fix, tables, orders, seeds,
+            self.fails, jumps[: self.restarts],
+            general_kernels.new_search(self.task.n, self.task.chips), self._network, self._slack,
+        )  # fmt: skip
 
     def _tables(self, probabilities: ArrayLike | None, count: int) -> Floats:
         chips, n = self.task.chips, self.task.n
@@ -224,6 +244,22 @@ class PartitionSampler:
         if not good or not (np.sort(rows, axis=1) == np.arange(n)).all():
             raise InputError(f"an order must be a permutation of the {n} ops, one or one a row")
         return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def network_of(task: PartitionTask) -> general_kernels.Network:
+    """Return the arrays of the general propagator."""
+    graph, relations = task.graph, relations_of(task)
+    return general_kernels.Network(
+        succ_starts=graph.succ_starts,
+        pred_starts=graph.pred_starts,
+        pred_edges=graph.pred_edges,
+        edge_src=graph.edge_src,
+        edge_dst=graph.edge_dst,
+        slack=relations.beside + 1,
+        between_starts=relations.starts,
+        between=relations.between,
+        sources=np.flatnonzero(np.diff(graph.pred_starts) == 0),
+    )
 
 
 def connected_components(task: PartitionTask) -> NDArray[np.int64]:
