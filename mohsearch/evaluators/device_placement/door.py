@@ -27,15 +27,18 @@ def evaluate(path: Path) -> EvaluationReport:
         ``activationRecomputation``, ``optimizerAlgorithm`` SGD, Adam or AdamMixedPrecision,
         optionally ``pipelineSchedule`` 1F1B or GPipe and the expert's ``fixedPP``, ``fixedTMPC``,
         ``fixedDP``), or a chain (``layers`` with ``by_t`` costs and ``out_act``, ``tmp_widths``,
-        ``K``, ``B``, ``bandwidth``, ``recompute``, ``input_act``, ``hbm``; replicas divide B).
+        ``K``, ``B``, ``bandwidth``, ``recompute``, ``input_act``, ``hbm``; replicas divide B). In
+        place of ``bandwidth`` either may have ``levels``, smallest group first (``devices``,
+        ``bandwidth``), and both may have ``virtualStages``, the numbers of chunks a device to try.
 
     Returns
     -------
     EvaluationReport
         By case: ``status`` (``optimal`` or ``infeasible``), the plan's ``stages`` (``nodes``,
         ``devicesForStage``, ``load_s``, ``memory_bytes``), degrees, ``finalTimePerBatch``,
-        ``bound`` (equal to it: the search is exhaustive), ``balanceBound`` and, where an expert
-        plan is given, its time or why it does not run.
+        ``bound`` (equal to it: the search is exhaustive; with virtual stages it may be lower, and
+        the status ``feasible``), ``balanceBound`` and, where an expert plan is given, its time or
+        why it does not run.
 
     Raises
     ------
@@ -57,13 +60,14 @@ def _solve(problem: PlacementProblem) -> dict[str, Any]:
     placement = place(problem)
     seconds = time.perf_counter() - start
     result: dict[str, Any] = {
-        "status": "optimal" if placement.is_feasible else "infeasible",
+        "status": _status(placement),
         "finalTimePerBatch": _finite(placement.time_per_batch_s),
         "bound": _finite(placement.bound_s),
         "balanceBound": _finite(placement.balance_bound_s),
         "pipelineParallelDegree": len(placement.stages),
         "dataParallelDegree": placement.data_parallel,
         "tensorParallelDegree": placement.tensor_parallel,
+        "virtualStages": placement.virtual_stages,
         "devices": placement.data_parallel * sum(s.devices for s in placement.stages),
         "maxLoad": max((s.load_s for s in placement.stages), default=None),
         "stages": _stages(placement),
@@ -75,6 +79,12 @@ def _solve(problem: PlacementProblem) -> dict[str, Any]:
     if problem.expert is not None:
         result.update(_expert(problem))
     return result
+
+
+def _status(placement: Placement) -> str:
+    if not placement.is_feasible:
+        return "infeasible"
+    return "optimal" if placement.bound_s >= placement.time_per_batch_s else "feasible"
 
 
 def _stages(placement: Placement) -> list[dict[str, Any]]:
@@ -93,11 +103,16 @@ def _expert(problem: PlacementProblem) -> dict[str, Any]:
     expert = problem.expert
     if expert is None:
         return {}
-    try:
-        plan = evaluate_plan(problem, expert.tensor, expert.data, expert_stages(problem, expert))
-    except InfeasibleError as error:
-        return {"fixedStrategyTimePerBatch": None, "fixedStrategyProblem": str(error)}
-    return {"fixedStrategyTimePerBatch": plan.time_per_batch_s}
+    stages = expert_stages(problem, expert)
+    why = ""
+    for part in problem.at_levels():  # the smallest level that holds the plan
+        try:
+            plan = evaluate_plan(part, expert.tensor, expert.data, stages)
+        except InfeasibleError as error:
+            why = str(error)
+        else:
+            return {"fixedStrategyTimePerBatch": plan.time_per_batch_s}
+    return {"fixedStrategyTimePerBatch": None, "fixedStrategyProblem": why}
 
 
 def _finite(value: float) -> float | None:
@@ -114,6 +129,7 @@ def _flat(result: dict[str, Any]) -> dict[str, Any]:
         "pipeline": result["pipelineParallelDegree"],
         "data": result["dataParallelDegree"],
         "tensor": result["tensorParallelDegree"],
+        "virtual_stages": result["virtualStages"],
         "devices": result["devices"],
         "layers_by_stage": " ".join(str(len(stage["nodes"])) for stage in stages),
         "memory_bytes_by_stage": " ".join(f"{stage['memory_bytes']:.6g}" for stage in stages),

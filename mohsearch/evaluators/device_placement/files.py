@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from mohsearch.core.errors import InputError
 from mohsearch.evaluators.device_placement.problem import (
     ExpertPlan,
     LayerCosts,
+    NetworkLevel,
     PipelineSchedule,
     PlacementProblem,
 )
@@ -51,6 +53,13 @@ class _Edge(_Record):
     communicationCost: Amount
 
 
+class _Level(_Record):
+    devices: Degree
+    bandwidth: Positive
+
+
+_Levels = Annotated[tuple[_Level, ...], Field(min_length=1)]
+_VirtualStages = Annotated[tuple[Degree, ...], Field(min_length=1)]
 _Nodes = Annotated[tuple[_Node, ...], Field(min_length=1)]
 
 
@@ -58,7 +67,9 @@ class _GraphCase(_Record):
     id: str | None = None
     maxMemoryPerDevice: Positive
     maxDevices: Annotated[int, Field(ge=1, le=1_000_000)]
-    bandwidth: Positive
+    bandwidth: Positive | None = None
+    levels: _Levels | None = None
+    virtualStages: _VirtualStages = (1,)
     mbsInBatch: Annotated[float, Field(ge=1)]
     activationRecomputation: bool
     optimizerAlgorithm: Literal["SGD", "Adam", "AdamMixedPrecision"] = "SGD"
@@ -90,7 +101,9 @@ class _ChainCase(_Record):
     tmp_widths: Annotated[tuple[Degree, ...], Field(min_length=1)]
     K: Annotated[int, Field(ge=1, le=1_000_000)]
     B: Annotated[int, Field(ge=1)]
-    bandwidth: Positive
+    bandwidth: Positive | None = None
+    levels: _Levels | None = None
+    virtualStages: _VirtualStages = (1,)
     recompute: bool
     input_act: Amount = 0.0
     hbm: Positive
@@ -154,6 +167,25 @@ def _problem(case: dict[str, Any], path: Path, where: str) -> PlacementProblem:
     )
 
 
+def _network(case: _GraphCase | _ChainCase, devices: int) -> dict[str, Any]:
+    """Return bandwidth, levels and virtual stages of a case."""
+    if (case.bandwidth is None) == (case.levels is None):
+        raise InputError("give either one bandwidth or levels", field="bandwidth")
+    common = {"virtual_stages": case.virtualStages}
+    if case.levels is None:
+        return {"bandwidth_bytes_per_s": case.bandwidth, **common}
+    for k, (small, large) in enumerate(pairwise(case.levels), start=1):
+        if large.devices % small.devices or large.devices == small.devices:
+            message = f"must be a multiple of the level before ({small.devices} devices)"
+            raise InputError(message, field=f"levels[{k}].devices")
+    last = case.levels[-1]
+    if last.devices < devices:
+        message = f"the last level holds {last.devices} devices, there are {devices}"
+        raise InputError(message, field=f"levels[{len(case.levels) - 1}].devices")
+    levels = tuple(NetworkLevel(level.devices, level.bandwidth) for level in case.levels)
+    return {"bandwidth_bytes_per_s": last.bandwidth, "levels": levels, **common}
+
+
 def _chain_problem(case: _ChainCase) -> PlacementProblem:
     n = len(case.layers)
     sizes = np.array([layer.out_act for layer in case.layers[:-1]])
@@ -180,7 +212,7 @@ def _chain_problem(case: _ChainCase) -> PlacementProblem:
         costs=costs,
         devices=case.K,
         memory_bytes=case.hbm,
-        bandwidth_bytes_per_s=case.bandwidth,
+        **_network(case, case.K),
         microbatches=case.B,
         recompute=case.recompute,
         rounding="divisors",
@@ -202,7 +234,7 @@ def _graph_problem(case: _GraphCase) -> PlacementProblem:
         costs=costs,
         devices=case.maxDevices,
         memory_bytes=case.maxMemoryPerDevice,
-        bandwidth_bytes_per_s=case.bandwidth,
+        **_network(case, case.maxDevices),
         microbatches=int(case.mbsInBatch),
         recompute=case.activationRecomputation,
         schedule=case.pipelineSchedule,

@@ -177,7 +177,8 @@ def choose_first_stage(  # type: ignore[no-untyped-def]
     """Return (time, pair, stages, wide stages, choice of degree) of the fastest complete plan.
 
     ``first`` lists the pairs that take all layers but a remainder. ``narrow`` devices serve a stage
-    that is not wide. Only plans faster than ``limit`` count; the pair is -1 when there is none.
+    that is not wide; ``sync`` has seconds per byte of weights by degree. Only plans faster than
+    ``limit`` count; the pair is -1 when there is none.
     """
     fastest = limit
     found = (-1, 0, 0, 0)
@@ -196,8 +197,7 @@ def choose_first_stage(  # type: ignore[no-untyped-def]
                     steady = slowest * (batches[c] + s - 1)
                     if steady >= fastest:
                         break  # fewer replicas take longer still
-                    degree = degrees[c]
-                    time = steady + sync * ((degree - 1) / degree) * weights[k]
+                    time = steady + sync[c] * weights[k]
                     if time < fastest:
                         fastest = time
                         found = (k, s, q, c)

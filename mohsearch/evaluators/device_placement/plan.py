@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from mohsearch.core.errors import InfeasibleError
 from mohsearch.evaluators.device_placement.problem import (
     ExpertPlan,
@@ -122,7 +124,7 @@ def evaluate_plan(
     if used > problem.devices:
         raise InfeasibleError(f"needs {used} devices, there are {problem.devices}")
     weights = math.fsum(costs.weight_bytes[v] for v in stages[0])
-    sync = problem.sync_factor * (data - 1) / data * weights / problem.bandwidth_bytes_per_s
+    sync = weights * float(problem.sync_s_per_byte(tensor, np.array([data]))[0])
     slowest = max(stage.load_s for stage in results)
     time = slowest * (batches + len(stages) - 1) + sync
     return Placement(
@@ -143,3 +145,24 @@ def expert_stages(problem: PlacementProblem, expert: ExpertPlan) -> list[list[in
     ]
     stages[-1].extend(range(expert.layers, problem.layers))
     return stages
+
+
+def balance_bound_s(
+    problem: PlacementProblem, tensor: int, costs: LayerCosts, virtual: int = 1
+) -> float:
+    """Return a bound on the time per batch that needs no search.
+
+    Stages are taken as perfectly balanced, but no stage is below the slowest layer; transfers,
+    synchronisation, recomputation and memory are left out. With ``virtual`` chunks a device the
+    pipeline fills in that fraction of the time.
+    """
+    work = costs.forward_s + costs.backward_s
+    narrow = tensor if costs.sliced.all() else 1
+    degrees, batches = problem.replica_choices
+    best = math.inf
+    for stages in range(1, min(problem.layers, problem.devices // narrow) + 1):
+        c = np.searchsorted(degrees, problem.devices // (stages * narrow), side="right") - 1
+        if c >= 0:
+            load = max(float(work.max()), float(work.sum()) / stages)
+            best = min(best, load * (float(batches[c]) + (stages - 1) / virtual))
+    return best

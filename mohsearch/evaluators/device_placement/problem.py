@@ -58,6 +58,22 @@ class ExpertPlan:
 
 
 @dataclass(frozen=True)
+class NetworkLevel:
+    """One level of a hierarchical network: a node, a rack, the cluster.
+
+    Attributes
+    ----------
+    devices
+        How many consecutive devices one group of this level holds.
+    bandwidth_bytes_per_s
+        What one device gets towards another group of the next smaller level.
+    """
+
+    devices: int
+    bandwidth_bytes_per_s: float
+
+
+@dataclass(frozen=True)
 class PlacementProblem:
     """One network on one cluster.
 
@@ -74,7 +90,8 @@ class PlacementProblem:
     memory_bytes
         What one accelerator holds.
     bandwidth_bytes_per_s
-        Of every link, and of the gradient synchronisation.
+        Of every link, and of the gradient synchronisation; with ``levels``, that of the level in
+        which a plan is looked at.
     microbatches
         How many microbatches make the batch (B).
     recompute
@@ -92,6 +109,14 @@ class PlacementProblem:
     sync_factor
         Gradient synchronisation takes ``factor * (d-1)/d * weights / bandwidth``; a ring
         all-reduce has 2, the paper's equation 18 has 4.
+    levels
+        Levels of the network, smallest first; none is one flat network. The slices of a stage
+        stand side by side, then its replicas, then the stages. A pipeline's transfers run at the
+        bandwidth of the smallest level that holds the whole plan (its slowest boundary); gradients
+        are summed within the smallest groups first, and between larger ones by shares.
+    virtual_stages
+        Numbers of chunks of layers per device that are tried (interleaved 1F1B); 1 is one stage per
+        device.
     """
 
     layer_ids: tuple[int, ...]
@@ -109,6 +134,8 @@ class PlacementProblem:
     input_bytes: float = 0.0
     sync_factor: float = 4.0
     expert: ExpertPlan | None = field(default=None, compare=False)
+    levels: tuple[NetworkLevel, ...] = ()
+    virtual_stages: tuple[int, ...] = (1,)
 
     @property
     def layers(self) -> int:
@@ -135,6 +162,50 @@ class PlacementProblem:
         batches = -(-self.microbatches // degrees)
         _, first = np.unique(-batches, return_index=True)
         return degrees[first].astype(np.int64), batches[first].astype(np.float64)
+
+    def at_levels(self) -> list[PlacementProblem]:
+        """Return the problem as it looks within one group of each level of the network.
+
+        A plan that fits a smaller level is no slower there, so the fastest plan of all is the
+        fastest of these problems.
+        """
+        if not self.levels:
+            return [self]
+        result = []
+        for level in self.levels:
+            most = min(self.devices, level.devices)
+            speed = level.bandwidth_bytes_per_s
+            result.append(replace(self, devices=most, bandwidth_bytes_per_s=speed))
+            if most == self.devices:
+                break
+        return result
+
+    def sync_s_per_byte(self, tensor: int, degrees: Integers) -> Floats:
+        """Return seconds to add up one byte of weights' gradients over each number of replicas.
+
+        Examples
+        --------
+        Eight replicas, four to a node: 3/4 within the node, then 1/2 of a quarter between two.
+
+        >>> levels = (NetworkLevel(4, 100.0), NetworkLevel(8, 10.0))
+        >>> problem = PlacementProblem((0,), None, None, {}, 8, 1, 10.0, 1, levels=levels)
+        >>> float(problem.sync_s_per_byte(1, np.array([8]))[0])
+        0.08
+        """
+        if not self.levels:
+            share = (degrees - 1) / degrees
+            return np.asarray(self.sync_factor * share / self.bandwidth_bytes_per_s)
+        seconds = np.zeros(len(degrees))
+        left = degrees.astype(np.float64)  # groups whose sums are still to be added
+        share = np.ones(len(degrees))
+        inside = 1
+        for level in self.levels:
+            fitting = max(level.devices // max(tensor, inside), 1)
+            members = np.minimum(left, fitting)
+            seconds += share * (members - 1) / members / level.bandwidth_bytes_per_s
+            left, share = np.ceil(left / fitting), share / members
+            inside = max(level.devices, tensor)
+        return self.sync_factor * seconds
 
     def without_transfers(self) -> PlacementProblem:
         """Return the same problem in which activations travel in no time."""
@@ -168,9 +239,12 @@ class Placement:
     time_per_batch_s
         Infinite when nothing fits.
     bound_s
-        No plan is faster than this. The search is exhaustive, so it equals the time.
+        No plan is faster than this. Without virtual stages the search is exhaustive, so it equals
+        the time; with them it may be lower, for chunks are balanced one by one.
     balance_bound_s
         A bound found without search: perfectly balanced stages, no transfer and no memory limit.
+    virtual_stages
+        Chunks of layers per device; a stage lists the layers of all its chunks.
     """
 
     stages: tuple[Stage, ...]
@@ -179,6 +253,7 @@ class Placement:
     time_per_batch_s: float
     bound_s: float
     balance_bound_s: float
+    virtual_stages: int = 1
 
     @property
     def is_feasible(self) -> bool:

@@ -9,11 +9,13 @@ counts that give a pipeline the same number of microbatches, only the smallest m
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
+from mohsearch.evaluators.device_placement.interleaved import place_interleaved
 from mohsearch.evaluators.device_placement.kernels import choose_first_stage, place_stages
-from mohsearch.evaluators.device_placement.plan import evaluate_plan
+from mohsearch.evaluators.device_placement.plan import balance_bound_s, evaluate_plan
 from mohsearch.evaluators.device_placement.problem import (
     Floats,
     Integers,
@@ -33,7 +35,9 @@ def place(problem: PlacementProblem) -> Placement:
     """Return the fastest plan over all widths, degrees and partitions.
 
     The result is optimal for the model of :class:`PlacementProblem`; on a tie the smaller
-    tensor-parallel width is kept. Layers of a stage run one after another.
+    tensor-parallel width is kept. Layers of a stage run one after another. Where several virtual
+    stages a device are allowed, their plans are found by balancing chunks, and the bound may be
+    lower than the time (:mod:`mohsearch.evaluators.device_placement.interleaved`).
 
     Parameters
     ----------
@@ -51,6 +55,21 @@ def place(problem: PlacementProblem) -> Placement:
         If the layer graph branches too widely to be enumerated.
     """
     pairs = stage_pairs(problem)
+    found = [_place_flat(part, pairs) for part in problem.at_levels()]
+    if max(problem.virtual_stages) > 1:
+        found += [place_interleaved(part, pairs) for part in problem.at_levels()]
+    if 1 not in problem.virtual_stages:
+        found = found[len(problem.at_levels()) :]
+    best = min(found, key=lambda plan: plan.time_per_batch_s)
+    return replace(
+        best,
+        bound_s=min(best.time_per_batch_s, *(plan.bound_s for plan in found)),
+        balance_bound_s=min(plan.balance_bound_s for plan in found),
+    )
+
+
+def _place_flat(problem: PlacementProblem, pairs: StagePairs) -> Placement:
+    """Return the fastest plan with one stage a device on a flat network."""
     fastest = math.inf
     plan: tuple[int, int, list[list[int]]] | None = None
     bound = math.inf
@@ -125,14 +144,14 @@ class _WidthSearch:
             self.first,
             pairs.part,
             *shared,
-            table.weights / self.problem.bandwidth_bytes_per_s,
+            table.weights,
             self.tensor,
             self.narrow,
             self.counted,
             self.problem.devices,
             degrees,
             batches,
-            self.problem.sync_factor,
+            self.problem.sync_s_per_byte(self.tensor, degrees),
             limit,
         )
         if pair < 0:
@@ -167,21 +186,3 @@ class _WidthSearch:
             else:
                 raise RuntimeError("no stage reproduces the optimum")
         return stages
-
-
-def balance_bound_s(problem: PlacementProblem, tensor: int, costs: LayerCosts) -> float:
-    """Return a bound on the time per batch that needs no search.
-
-    Stages are taken as perfectly balanced, but no stage is below the slowest layer; transfers,
-    synchronisation, recomputation and memory are left out.
-    """
-    work = costs.forward_s + costs.backward_s
-    narrow = tensor if costs.sliced.all() else 1
-    degrees, batches = problem.replica_choices
-    best = math.inf
-    for stages in range(1, min(problem.layers, problem.devices // narrow) + 1):
-        c = np.searchsorted(degrees, problem.devices // (stages * narrow), side="right") - 1
-        if c >= 0:
-            load = max(float(work.max()), float(work.sum()) / stages)
-            best = min(best, load * (float(batches[c]) + stages - 1))
-    return best

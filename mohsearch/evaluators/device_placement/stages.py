@@ -59,9 +59,15 @@ class StageTable:
     last_load: Floats
     inner_load: Floats
     weights: Floats
-    fixed: Floats
+    state: Floats
+    activations: Floats
     kept: Floats
     wide: Flags
+
+    @property
+    def fixed(self) -> Floats:
+        """Memory of a stage at the end of the pipeline."""
+        return self.state + self.activations
 
 
 @lru_cache(maxsize=64)
@@ -152,7 +158,8 @@ def stage_table(problem: PlacementProblem, costs: LayerCosts, pairs: StagePairs)
         last_load=once,
         inner_load=repeated if problem.recompute else once,
         weights=total(costs.weight_bytes),
-        fixed=total(costs.state_bytes) + activations,
+        state=total(costs.state_bytes),
+        activations=activations,
         kept=kept,
         wide=total(costs.sliced.astype(np.float64)) > 0.5,
     )
