@@ -127,6 +127,10 @@ def load_study(name_or_path: str | Path, catalog: Catalog | None = None) -> Stud
     return Study(spec, path.resolve(), catalog or Catalog.around(path))
 
 
+_BESIDES = {"label", "portfolios", "workloads"}
+"""Fields of a problem's entry that choose its runs and change none."""
+
+
 def plan_study(study: Study) -> Plan:
     """Expand a study into its runs, every name checked.
 
@@ -147,7 +151,7 @@ def plan_study(study: Study) -> Plan:
     for cell in cells:
         problem, workload, engine, portfolio, seed = cell
         content = {
-            "problem": problem.model_dump(mode="json", exclude={"label", "portfolios"}),
+            "problem": problem.model_dump(mode="json", exclude=_BESIDES),
             "workload": workload,
             "engine": engine.model_dump(mode="json", exclude={"label", "portfolios"}),
             "portfolio": portfolio.model_dump(mode="json", exclude={"label"}),
@@ -189,6 +193,13 @@ def check_names(study: Study) -> None:
             if label not in titles:
                 where = f"{field}.portfolios[{j}]"
                 raise UnknownNameError("portfolio label", label, titles, source=source, field=where)
+    for i, entry in enumerate(spec.problems):
+        for j, workload in enumerate(entry.workloads or ()):
+            if workload not in spec.workloads:
+                where = f"problems[{i}].workloads[{j}]"
+                raise UnknownNameError(
+                    "workload of the study:", workload, spec.workloads, source=source, field=where
+                )
     for i in range(len(spec.engines)):
         _check_engine(study, i, objectives)
     for i in range(len(spec.portfolios)):
@@ -238,7 +249,11 @@ def _uses(problem: ProblemEntry, portfolio: PortfolioEntry) -> bool:
 
 def _check_workload(study: Study, workload: str, field: str) -> None:
     """Look a workload up as each of the study's problems does."""
-    for problem in dict.fromkeys(entry.name for entry in study.spec.problems):
+    for problem in dict.fromkeys(
+        entry.name
+        for entry in study.spec.problems
+        if entry.workloads is None or workload in entry.workloads
+    ):
         if problem in WORKLOAD_LOADERS.names():
             load = WORKLOAD_LOADERS.load(problem)
             load(workload, study.catalog, base=study.base, source=str(study.source), field=field)

@@ -65,6 +65,11 @@ class ProblemEntry(Card):
         min_length=1,
         description="Labels of the portfolios this problem runs with; all of them by default.",
     )
+    workloads: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Those of the study's workloads this problem runs on; all of them by default.",
+    )
 
     @property
     def title(self) -> str:
@@ -239,6 +244,7 @@ class StudySpec(Card):
             (problem, workload, engine, portfolio, seed)
             for problem in self.problems
             for workload in self.workloads
+            if problem.workloads is None or workload in problem.workloads
             for engine in self.engines
             for portfolio in self.portfolios
             if all(
@@ -251,4 +257,8 @@ class StudySpec(Card):
     def decisive(self) -> dict[str, Any]:
         """Return what the results depend on: everything but prose and the executor."""
         left_out = {"title", "description", "reference", "expectation", "executor"}
-        return self.model_dump(mode="json", exclude=left_out)
+        content = self.model_dump(mode="json", exclude=left_out)
+        for problem in content["problems"]:
+            if problem["workloads"] is None:  # as before this field existed
+                del problem["workloads"]
+        return content

@@ -83,6 +83,27 @@ def test_problems_and_engines_may_name_the_portfolios_they_run_with(study):
     ]
 
 
+def test_problems_may_name_the_workloads_they_run_on(study):
+    made = plan_study(
+        study(
+            problems=[
+                {"name": "exact", "label": "a", "workloads": ["knapsack"]},
+                {"name": "exact", "label": "b", "workloads": ["assignment"]},
+                {"name": "exact", "label": "c"},
+            ],
+            workloads=["knapsack", "assignment"],
+        )
+    )
+    assert [(run.problem.title, run.workload) for run in made.runs] == [
+        ("a", "knapsack"),
+        ("b", "assignment"),
+        ("c", "knapsack"),
+        ("c", "assignment"),
+    ]
+    alone = plan_study(study(workloads=["knapsack", "assignment"]))
+    assert {run.digest for run in alone.runs} == {run.digest for run in made.runs}
+
+
 def test_run_ids_stay_unique_when_labels_run_together(study):
     made = plan_study(
         study(
@@ -164,6 +185,10 @@ def test_a_wrong_study_is_refused_with_file_and_field(study, changes, message):
         (
             {"engines": [{"portfolios": ["standart"]}]},
             r"engines\[0\].portfolios\[0\]: unknown portfolio label 'standart'; did you mean",
+        ),
+        (
+            {"problems": [{"name": "exact", "workloads": ["knapsak"]}]},
+            r"problems\[0\].workloads\[0\]: unknown workload of the study: 'knapsak'; did you mean",
         ),
         (
             {"portfolios": [{"name": "standart"}]},
