@@ -174,6 +174,7 @@ class _CostBook:
         fixed = options.glb_words
         rate = architectures.global_buffer_words_per_cycle
         self.glb_rate = rate if fixed is None else np.full(len(architectures), fixed)
+        self.rate_number = np.unique(self.glb_rate, return_inverse=True)[1].reshape(-1)
         cores = architectures.tensor_cores + architectures.vector_cores
         self.shared = np.minimum(options.sharing, cores)
         sizes = np.unique(architectures.global_buffer_mib)
@@ -276,7 +277,7 @@ class _CostBook:
                 arch.width,
                 arch.depth,
                 arch.global_buffer_mib,
-                np.round(self.glb_rate * 64).astype(np.int64),
+                self.rate_number,
                 shared,
             )
             _, first, back = np.unique(
