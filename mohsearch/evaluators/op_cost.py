@@ -190,7 +190,7 @@ class _CostBook:
     def cost(self, op: TrainingOp, *, spread: bool) -> _Cost:
         """Return what an op costs on all accelerators."""
         if op.engine == "collective":
-            return self._collective(op)
+            return self._collective(op, spread=spread)
         if op.engine == "vector":
             return self._vector(op, spread=spread)
         if op.engine == "tensor":
@@ -321,9 +321,9 @@ class _CostBook:
         )
         return _Cost(cycles, energy, np.full(len(self.arch), words, dtype=np.int64))
 
-    def _collective(self, op: TrainingOp) -> _Cost:
+    def _collective(self, op: TrainingOp, *, spread: bool) -> _Cost:
         """Cost a collective: the links, or the sums and copies on this accelerator."""
-        own = self._vector(op, spread=True)
+        own = self._vector(op, spread=spread)
         link = int(np.ceil(_collective_cycles(op, self.options)))
         return _Cost(np.maximum(own.cycles, link), own.energy_pj, own.words)
 

@@ -182,7 +182,7 @@ class WorkloadCosts:
         for op in self.distinct_ops:
             moved = (op.read_bytes + op.write_bytes) / WORD_BYTES
             operands = op.batch * (op.m * op.k + op.k * op.n + op.m * op.n)
-            words.append(operands if op.engine == "tensor" else moved)
+            words.append(max(moved, operands))
         return np.array(words, dtype=np.float64)
 
     def cheap_bound(self, layer: int, which: Pass) -> Floats:
@@ -216,7 +216,9 @@ def layer_costs(
     Parameters
     ----------
     workload
-        With activations kept (``recompute="none"``) where the placement itself recomputes.
+        With activations kept (``recompute="none"``) where the placement itself recomputes. With a
+        recomputing workload the activations are what it keeps; what stands in memory besides,
+        while one layer is made again, is ``activation_bytes - stash_bytes`` of that layer.
     forward_s, backward_s
         Latency of one microbatch, of each kind in ``workload.layers``.
     """
