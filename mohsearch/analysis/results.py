@@ -332,3 +332,9 @@ def _final_front(tree: xr.DataTree, run: str) -> Front:
     best = candidates[nondominated(losses[candidates])]
     _, first = np.unique(losses[best], axis=0, return_index=True)
     return subset(whole, best[np.sort(first)])
+
+
+def read_genome(folder: Path, run: str, solution: int) -> NDArray[Any]:
+    """Return the decision variables of one solution of a run's front, shape (n_var,)."""
+    data = open_tree(folder)[run]["front"].to_dataset()
+    return np.asarray(data["genome"].isel(solution=solution).values)

@@ -201,13 +201,15 @@ def _print_instances(design: Any) -> None:
     epilog=example(
         "mohsearch front export results -o front.csv",
         "mohsearch front export results --format json --run nsga2 > front.json",
+        "mohsearch front export results --solution knee --as yaml -o knee.yaml",
+        "mohsearch front export results --solution 12 --as timeloop -o timeloop/",
     )
 )
 @FOLDER
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="File to write; its suffix (.csv, .json, .nc) is the format. Default: standard output.",
 )
 @click.option(
@@ -219,6 +221,18 @@ def _print_instances(design: Any) -> None:
 @RUN_OPTION
 @_SORT
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many solutions per run.")
+@click.option(
+    "--solution",
+    metavar="WHICH",
+    help="One design only: knee, fastest, least-energy, smallest, a metric, or a number.",
+)
+@click.option(
+    "--as",
+    "design_format",
+    type=click.Choice(["yaml", "timeloop"]),
+    help="Form of one design: YAML that 'mohsearch evaluate design' accepts, or a folder of "
+    "Timeloop architectures, problems and mappings. Default: yaml.",
+)
 def export(
     folder: Path,
     output: Path | None,
@@ -226,11 +240,20 @@ def export(
     runs: tuple[str, ...],
     sort: str | None,
     limit: int | None,
+    solution: str | None,
+    design_format: str | None,
 ) -> None:
-    """Write the fronts in DIR as CSV, JSON or NetCDF.
+    """Write the fronts in DIR as CSV, JSON or NetCDF, or one design as YAML or for Timeloop.
 
     CSV has one row per solution; JSON holds the whole designs; NetCDF needs the extra 'netcdf'.
     """
+    if solution is not None or design_format is not None:
+        from mohsearch.cli.pick import export_design
+
+        export_design(folder, runs, solution or "knee", design_format or "yaml", output)
+        return
+    if output is not None and output.is_dir():
+        raise click.UsageError(f"{str(output)!r} is a folder; give a file")
     from mohsearch.analysis.export import document, records, write_netcdf
     from mohsearch.analysis.quantities import count_text
     from mohsearch.analysis.results import read_fronts

@@ -13,6 +13,7 @@ from mohsearch.cli import (
     doctor,
     evaluate,
     front,
+    pick,
     plot,
     shelves,
     study,
@@ -40,6 +41,7 @@ def cli(debug: bool) -> None:
     """
 
 
+front.front.add_command(pick.pick)
 for _command in (
     study.study,
     front.front,

@@ -110,6 +110,21 @@ def read_yaml(path: Path) -> Any:
     return value
 
 
+def yaml_text(value: Any) -> str:
+    """Return plain data (mappings, lists, text, numbers) as YAML, in the order given.
+
+    Examples
+    --------
+    >>> print(yaml_text({"b": [1, 2], "a": {"x": 0.5}}), end="")
+    b: [1, 2]
+    a: {x: 0.5}
+    """
+    text = yaml.safe_dump(
+        value, sort_keys=False, default_flow_style=None, allow_unicode=True, width=96
+    )
+    return str(text)
+
+
 def read_json(path: Path) -> Any:
     """Read one JSON document.
 

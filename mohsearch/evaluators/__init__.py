@@ -9,6 +9,7 @@ EVALUATORS = Registry(
     {
         "crossflow": "mohsearch.evaluators.crossflow.crossflow_door:evaluate",
         "kernel": "mohsearch.evaluators.crossflow.kernel_door:evaluate",
+        "design": "mohsearch.study.design:evaluate",
         "device-placement": "mohsearch.evaluators.device_placement.door:evaluate",
         "layer-mapper": "mohsearch.evaluators.mapper.door:evaluate",
         "loop-nest": "mohsearch.evaluators.loop_nest:evaluate",

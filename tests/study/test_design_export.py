@@ -1,0 +1,72 @@
+"""One design out of a front and back in: `front pick`, `front export`, `evaluate design`."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mohsearch.cli.main import cli
+from mohsearch.study import run_study
+
+
+def run(*args, code=0):
+    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def results(study, tmp_path):
+    output = tmp_path / "results"
+    assert run_study(study(), output, workers=1).exit_code == 0
+    return output
+
+
+def test_an_exported_design_evaluates_to_its_own_metrics(results, tmp_path):
+    path = tmp_path / "design.yaml"
+    run("front", "export", results, "--solution", "profit_a", "--as", "yaml", "-o", path)
+    card = yaml.safe_load(path.read_text())
+    again = json.loads(run("evaluate", "design", path, "--format", "json").stdout)
+    assert again["cases"][0]["metrics"] == card["metrics"]
+    assert again["cases"][0]["design"] == card["design"]
+    rows = run("evaluate", "design", path, "--format", "csv").stdout.splitlines()
+    assert rows[0] == "metric,unit,value,expected,relative_difference"
+    assert rows[1].endswith(",0.0")
+    shown = run("front", "export", results, "--solution", "profit_a", "--as", "yaml").stdout
+    assert shown == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"genome": [1, 0, 1]}, "genome: has 3 genes; exact on knapsack has 20"),
+        ({"genome": [0.5] * 20}, "genome: holds fractions"),
+        ({"problem": "exakt"}, "unknown problem 'exakt'"),
+        ({"gnome": []}, "gnome: no such field"),
+    ],
+)
+def test_a_design_that_does_not_fit_is_refused_with_its_field(results, tmp_path, change, message):
+    path = tmp_path / "design.yaml"
+    run("front", "export", results, "--solution", "0", "-o", path)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
+    assert message in run("evaluate", "design", path, code=2).stderr
+
+
+def test_pick_keeps_a_budget_and_follows_weights(results):
+    best = run("front", "pick", results, "--weights", "profit_a=1").stdout
+    other = run("front", "pick", results, "--weights", "profit_b=1").stdout
+    assert best != other
+    held = run("front", "pick", results, "--budget", "weight=500", "--knee")
+    assert "designs are within the budget" in held.stderr
+    assert "--as yaml" in held.stderr
+    refused = run("front", "pick", results, "--budget", "weight=1", code=2)
+    assert "no solution has weight of at most 1" in refused.stderr
+    assert "is not NAME=NUMBER" in run("front", "pick", results, "--budget", "5", code=2).stderr
+    both = run("front", "pick", results, "--knee", "--trade-off", code=2)
+    assert "one of --weights, --knee and --trade-off" in both.stderr
+
+
+def test_only_packages_can_be_written_for_timeloop(results, tmp_path):
+    refused = run("front", "export", results, "--as", "timeloop", "-o", tmp_path / "tl", code=2)
+    assert "accelerators of the moham problem, not exact" in refused.stderr
