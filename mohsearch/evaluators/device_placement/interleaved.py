@@ -2,8 +2,8 @@
 
 Source: Narayanan et al., SC21, section 2.2.2. Device ``j`` of ``s`` holds the chunks ``j``,
 ``j+s``, ... of ``s v`` consecutive chunks. A batch takes ``load (m + (s-1)/v)``, where ``load`` is
-what the busiest device spends on a microbatch; transfers are paid once per chunk. The schedule needs
-microbatches in multiples of the stages. Chunks are chosen so that the longest is as short as
+what the busiest device spends on a microbatch; transfers are paid once per chunk. The schedule
+needs microbatches in multiples of the stages. Chunks are chosen so that the longest is as short as
 possible, which is exact for each chunk but not for the sum on a device: the time is an upper bound
 of the optimum, and a lower bound comes with it.
 """

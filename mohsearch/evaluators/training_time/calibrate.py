@@ -18,7 +18,7 @@ import numpy as np
 
 from mohsearch.core.catalog import builtin_root
 from mohsearch.core.errors import InputError
-from mohsearch.evaluators.training_time.cards import TrainingConstants, load_constants
+from mohsearch.evaluators.training_time.cards import load_constants
 from mohsearch.evaluators.training_time.cases import (
     ClusterRates,
     Floats,
@@ -33,23 +33,22 @@ CALIBRATION_SETS = ("vtrain_one_node", "vtrain_many_nodes")
 LINK_BYTES_PER_S = 3e11
 """NVLink 3 in one direction: no all-reduce is faster."""
 SHARED = {
-    "tile_efficiency": (0.4, 1.0),
     "fill_k": (16.0, 512.0),
     "memory_efficiency": (0.5, 0.87),
     "network_efficiency": (0.4, 1.0),
     "kernel_gap_s": (5e-7, 6e-6),
     "host_s": (5e-6, 1e-4),
     "logit_bytes": (40.0, 250.0),
-    "optimizer_bytes": (28.0, 80.0),
 }
 """Constants and the range that is physically plausible.
 
-No streaming kernel reaches more of the HBM bandwidth of an A100, kernels follow each other within
-microseconds, and Adam reads and writes weight and both moments (24 bytes) and reads the gradient.
+No streaming kernel reaches more of the HBM bandwidth of an A100, and kernels follow each other
+within microseconds. ``optimizer_bytes`` is counted, not fitted.
 """
-NODE = {"bus2": (2e10, LINK_BYTES_PER_S), "bus4": (2e10, LINK_BYTES_PER_S)}
+NODE = {"tensor": (0.4, 0.95)}
+NODE |= {"bus2": (2e10, LINK_BYTES_PER_S), "bus4": (2e10, LINK_BYTES_PER_S)}
 NODE |= {"bus8": (2e10, LINK_BYTES_PER_S), "latency": (1e-5, 3e-4)}
-"""Of each cluster: all-reduce bandwidth among 2, 4 and 8 devices, and latency."""
+"""Of each cluster: sustained tensor rate, all-reduce bandwidth among 2, 4, 8 devices, latency."""
 SOFTNESS = 0.01
 """Errors below this are noise: the loss is flat there."""
 
@@ -104,6 +103,8 @@ def start_values(sets: Sequence[FittedCluster]) -> dict[str, float]:
     for part in sets:
         bus = part.rates.node_all_reduce[:, 0]
         values |= {f"{part.name}.bus{2**k}": float(bus[k]) for k in (1, 2, 3)}
+        tensor = part.rates.device.tensor_flop_per_s[0] / part.rates.peak_flop_per_s[0]
+        values[f"{part.name}.tensor"] = float(tensor)
         values[f"{part.name}.latency"] = float(part.rates.all_reduce_latency_s[0])
     return values
 
@@ -111,14 +112,17 @@ def start_values(sets: Sequence[FittedCluster]) -> dict[str, float]:
 def log_errors(part: FittedCluster, values: dict[str, float]) -> Floats:
     """Return log(predicted / measured) of each row under these constants."""
     shared = {key: values[key] for key in SHARED}
-    constants = TrainingConstants(**shared, source="trial")
-    present = load_constants().memory_efficiency
+    constants = load_constants().model_copy(update=shared)
     device = part.rates.device
-    scale = constants.memory_efficiency / present
+    scale = constants.memory_efficiency / load_constants().memory_efficiency
     bus = np.array([values[f"{part.name}.bus{n}"] for n in (2, 2, 4, 8)])
     rates = replace(
         part.rates,
-        device=replace(device, memory_bytes_per_s=device.memory_bytes_per_s * scale),
+        device=replace(
+            device,
+            memory_bytes_per_s=device.memory_bytes_per_s * scale,
+            tensor_flop_per_s=part.rates.peak_flop_per_s * values[f"{part.name}.tensor"],
+        ),
         node_all_reduce=np.repeat(bus[:, None], len(part.measured_s), axis=1),
         all_reduce_latency_s=np.full(len(part.measured_s), values[f"{part.name}.latency"]),
     )
@@ -138,7 +142,8 @@ def fit(sets: Sequence[FittedCluster], rounds: int = 60) -> dict[str, float]:
     Needs no derivative, keeps to the physical ranges, and starts from the present constants.
     """
     bounds = _bounds(sets)
-    values = start_values(sets)
+    start = start_values(sets)
+    values = {key: float(np.clip(start[key], *bounds[key])) for key in bounds}
     best = loss(sets, values)
     step = dict.fromkeys(bounds, 0.2)
     for _ in range(rounds):

@@ -33,6 +33,9 @@ class ClusterCard(SourcedCard):
     """What measurements call the device of this cluster."""
     devices_per_node: Count
     nodes: Count
+    tensor_efficiency: Annotated[float, Field(gt=0, le=1)]
+    """Sustained fraction of the data sheet's tensor rate inside a full 256 x 128 tile: clocks fall
+    under load, by how much depends on power and cooling."""
     network_bytes_per_s_per_node: Positive
     all_reduce_bytes_per_s: dict[Count, Positive]
     all_reduce_latency_s: Positive
@@ -41,12 +44,10 @@ class ClusterCard(SourcedCard):
 
 
 class TrainingConstants(Card):
-    """What was calibrated, once for all clusters.
+    """What holds for all clusters; calibrated but for the optimizer.
 
     Attributes
     ----------
-    tile_efficiency
-        Fraction of the data sheet's tensor rate inside a full 256 x 128 tile of a long product.
     fill_k
         Pipeline fill of a tile, in steps along the reduction dimension.
     memory_efficiency
@@ -60,12 +61,11 @@ class TrainingConstants(Card):
     logit_bytes
         HBM traffic of the loss per logit, forward and backward.
     optimizer_bytes
-        HBM traffic of the optimizer step per parameter.
+        HBM traffic of the optimizer step per parameter; counted, not fitted.
     source
         What they were fitted to, and how.
     """
 
-    tile_efficiency: Annotated[float, Field(gt=0, le=1)]
     fill_k: Positive
     memory_efficiency: Annotated[float, Field(gt=0, le=1)]
     network_efficiency: Annotated[float, Field(gt=0, le=1)]

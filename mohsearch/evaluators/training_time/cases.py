@@ -35,10 +35,11 @@ class TrainingRuns:
         Sequences per microbatch, and of all replicas together.
     recompute
         0 none, 1 selective (attention core), 2 full.
-    sequence_parallel, flash_attention, overlap_sync, gpipe, full_shard
+    sequence_parallel, flash_attention, overlap_sync, overlap_tensor, gpipe, full_shard
         Switches: layer norms and dropouts cut along the sequence; attention without a stored score
-        matrix; gradients synchronised during the backward pass; all forward passes before the
-        first backward pass; weights, gradients and optimizer state spread over the replicas.
+        matrix; gradients synchronised during the backward pass; tensor-parallel collectives of the
+        backward pass beside weight gradients; all forward passes before the first backward pass;
+        weights, gradients and optimizer state spread over the replicas.
     devices_per_node, network_bytes_per_s
         Of the cluster; bandwidth per node.
     """
@@ -61,6 +62,7 @@ class TrainingRuns:
     sequence_parallel: Flags
     flash_attention: Flags
     overlap_sync: Flags
+    overlap_tensor: Flags
     gpipe: Flags
     full_shard: Flags
     devices_per_node: Floats
@@ -113,7 +115,7 @@ def cluster_rates(
     peak = column([c.device.peak_flop_per_s["fp16_tensor"] for c in clusters])
     return ClusterRates(
         device=DeviceRates(
-            tensor_flop_per_s=peak,
+            tensor_flop_per_s=peak * column([c.card.tensor_efficiency for c in clusters]),
             multiprocessors=column([c.device.multiprocessors for c in clusters]),
             memory_bytes_per_s=memory * constants.memory_efficiency,
         ),

@@ -36,10 +36,12 @@ ACCUMULATE = 6.0
 TABLE_BYTES = 8.0
 HEAD_BYTES, EMBEDDING_BYTES = 30.0, 20.0
 
-# Kernels per layer (forward, backward), of them in the attention core; collectives count as three.
+# Kernels per layer (forward, backward), of them in the attention core; a collective is one more.
 KERNELS, PLAIN_KERNELS = (15.0, 40.0), (22.0, 48.0)
 CORE_KERNELS, PLAIN_CORE_KERNELS, FLASH_KERNELS = 5.0, 12.0, (10.0, 32.0)
-COLLECTIVE_KERNELS = 3.0
+COLLECTIVE_KERNELS = 1.0
+COLLECTIVE_BLOCKS = 24.0
+"""Multiprocessors that a collective inside a node occupies (NCCL's channels on NVSwitch)."""
 HEAD_KERNELS, EMBEDDING_KERNELS = 40.0, 20.0
 FUSED_SOFTMAX_LIMIT = 2048
 """Longest sequence of Megatron's fused softmax, which also needs heads x batch in fours."""
@@ -154,9 +156,30 @@ class LayerModel:
         kernels, back_kernels = self._kernels()
         collective = self.network.tensor_all_reduce_s(2 * self.tokens * runs.hidden)
         forward = forth + core + forward_bytes / speed + 2 * collective
-        backward = back + core_back + backward_bytes / speed + 2 * collective
+        backward = back + core_back + backward_bytes / speed + self._exposed(collective)
         forward += (kernels - self._core_kernels()) * gap
         return forward, backward + back_kernels * gap, core
+
+    def _exposed(self, collective: Floats) -> Floats:
+        """Return what the backward pass waits for its two collectives.
+
+        Megatron-LM of 2022 sums up input gradients while it computes the weight gradients of the
+        same matrix (Korthikanti et al., section 6.2): those of query, key and value, and of the
+        first of the feed-forward. With sequence parallelism that is the scatter, half of the
+        volume; the gather before it is waited for. The products give up what the collective
+        occupies.
+        """
+        both = 2 * collective
+        if not self.runs.overlap_tensor.any():
+            return both
+        alongside = np.where(self.runs.sequence_parallel, collective / 2, collective)
+        shapes = self._linear_shapes()
+        hidden = sum(
+            np.minimum(alongside, self._products((self.one, k, n, m)))
+            for m, n, k in (shapes[0], shapes[2])
+        )
+        free = 1 - COLLECTIVE_BLOCKS / self.rates.device.multiprocessors
+        return np.where(self.runs.overlap_tensor, both - np.maximum(free, 0) * hidden, both)
 
     def _score_bytes(self) -> tuple[Floats, Floats]:
         forward = np.where(self.fused, SCORES_FORWARD, PLAIN_SCORES_FORWARD)

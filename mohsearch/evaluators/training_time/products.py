@@ -30,6 +30,7 @@ class DeviceRates:
     """Rates of the device of each row, shape (rows,)."""
 
     tensor_flop_per_s: Floats
+    """Sustained in a full tile of a long product."""
     multiprocessors: Floats
     memory_bytes_per_s: Floats
     """Achieved, not of the data sheet."""
@@ -73,7 +74,7 @@ def product_seconds(
     waves = np.ceil(count * split / rates.multiprocessors)
     depth = np.ceil(k / split / 32) * 32 + constants.fill_k
     per_processor = rates.tensor_flop_per_s / rates.multiprocessors
-    tile = 2 * rows * columns * depth / (per_processor * constants.tile_efficiency * rate)
+    tile = 2 * rows * columns * depth / (per_processor * rate)
     partial = np.where(split > 1, (8 * split + ELEMENT_BYTES) * batch * m * n, 0.0)
     compute = np.min(waves * tile + partial / rates.memory_bytes_per_s, axis=(0, 1))
     if not in_memory:

@@ -138,8 +138,8 @@ class _Reader:
                 columns.append(run)
                 clusters.append(cluster)
                 row.append(number - 1)
-        switches = {"gated", "sequence_parallel", "flash_attention", "overlap_sync", "gpipe"}
-        switches.add("full_shard")
+        switches = {"gated", "sequence_parallel", "flash_attention", "gpipe", "full_shard"}
+        switches |= {"overlap_sync", "overlap_tensor"}
         arrays = {
             key: np.array([c[key] for c in columns], dtype=bool if key in switches else float)
             for key in columns[0]
@@ -345,9 +345,21 @@ def _switches(row: _Row) -> dict[str, float]:
         "sequence_parallel": row.flag("sequence_parallel"),
         "flash_attention": attention.startswith("flash"),
         "overlap_sync": row.flag("overlap_dp"),
+        "overlap_tensor": _overlaps_collectives(row),
         "gpipe": _one_of(row, "schedule", ("1f1b", "gpipe"), "1f1b") == 1,
         "full_shard": _full_shard(row),
     }
+
+
+def _overlaps_collectives(row: _Row) -> bool:
+    """Return whether collectives run beside weight gradients: stated, or known from the software.
+
+    A row that states ``sequence_parallel``, yes or no, is of a Megatron-LM that knows it (2022 on);
+    the same version overlaps.
+    """
+    if row.text("overlap_tp") is not None:
+        return row.flag("overlap_tp")
+    return row.text("sequence_parallel") is not None
 
 
 def _one_of(row: _Row, column: str, known: Sequence[str], default: str) -> int:

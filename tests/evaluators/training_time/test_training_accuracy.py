@@ -34,7 +34,7 @@ def accuracy():
 @pytest.mark.parametrize(
     ("name", "mean", "greatest"),
     [
-        # Set, and the errors of the peer (Calculon) that are to be beaten.
+        # The peer (Calculon): 3.65 and 8.87 %; 7.4 to 10.4 and 17 %; 10.3 and 12.5 %.
         ("korthikanti_table5", 0.0365, 0.0887),
         ("narayanan_table1", 0.074, 0.172),
         ("narayanan_table2", 0.103, 0.125),
@@ -62,9 +62,19 @@ def test_the_measured_runs_are_all_there(accuracy):
 
 def test_runs_used_for_calibration_are_within_half_of_the_peers_error(accuracy):
     # The peer is about 15 % off on them.
-    assert accuracy["vtrain_one_node"]["mean_error"] < 0.075
+    assert accuracy["vtrain_one_node"]["mean_error"] < 0.07
     assert accuracy["vtrain_many_nodes"]["mean_error"] < 0.055
     assert accuracy["vtrain_many_nodes"]["median_error"] < 0.02
+
+
+def test_the_published_flop_utilization_follows_from_the_measured_time():
+    """Korthikanti et al., table 5: 41.5, 51.4, 56.0 and 56.3 % of 312 TFLOP/s."""
+    rows = {row["id"]: row for row in evaluate(RUNS).rows}
+    published = {2: 0.415, 4: 0.514, 6: 0.560, 8: 0.563}
+    for number, utilization in published.items():
+        row = rows[f"korth_t5_{number}"]
+        found = row["flop_utilization"] * row["predicted_s"] / row["measured_s"]
+        assert found == pytest.approx(utilization, abs=0.004)
 
 
 LAYER_MS = [
@@ -89,8 +99,8 @@ def test_one_layer_of_the_22b_model_takes_the_measured_milliseconds(tmp_path):
     rates = cluster_rates(cases.clusters, constants)
     network = ClusterNetwork(cases.runs, rates, constants)
     times = LayerModel(cases.runs, rates, network, constants).times()
-    np.testing.assert_allclose(times.forward * 1e3, [row[2] for row in LAYER_MS], rtol=0.04)
-    np.testing.assert_allclose(times.backward * 1e3, [row[3] for row in LAYER_MS], rtol=0.10)
+    np.testing.assert_allclose(times.forward * 1e3, [row[2] for row in LAYER_MS], rtol=0.05)
+    np.testing.assert_allclose(times.backward * 1e3, [row[3] for row in LAYER_MS], rtol=0.07)
 
 
 def _half(part: FittedCluster, rest: int) -> FittedCluster:

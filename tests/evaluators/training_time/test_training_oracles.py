@@ -37,12 +37,14 @@ from mohsearch.workloads.hf_config import megatron_model
 from mohsearch.workloads.training import build_training
 
 REFERENCE = builtin_root() / "evaluators" / "reference" / "phaze"
-SWITCHES = {"gated", "sequence_parallel", "flash_attention", "overlap_sync", "gpipe", "full_shard"}
+SWITCHES = {"gated", "sequence_parallel", "flash_attention", "gpipe", "full_shard"}
+SWITCHES |= {"overlap_sync", "overlap_tensor"}
 GPT3 = {
     "hidden": 12288, "layers": 96, "heads": 96, "kv_heads": 96, "intermediate": 49152,
     "vocabulary": 51200, "sequence": 2048, "gated": False, "tensor": 8, "pipeline": 8, "data": 2,
     "virtual_stages": 1, "microbatch": 1, "batch": 128, "recompute": 2, "sequence_parallel": False,
-    "flash_attention": False, "overlap_sync": False, "gpipe": False, "full_shard": False,
+    "flash_attention": False, "overlap_sync": False, "overlap_tensor": False,
+    "gpipe": False, "full_shard": False,
     "devices_per_node": 8, "network_bytes_per_s": 2e11,
 }  # fmt: skip
 
@@ -76,7 +78,7 @@ def literal_product(batch, m, n, k, rates, constants):
         waves = -(-blocks // processors)
         steps = 32 * -(-(k / split) // 32) + constants.fill_k
         per_tile = 2 * rows * columns * steps * processors
-        seconds = waves * per_tile / (flop * constants.tile_efficiency * rate)
+        seconds = waves * per_tile / (flop * rate)
         if split > 1:
             seconds += batch * m * n * (8 * split + 2) / memory
         best = min(best, seconds)
