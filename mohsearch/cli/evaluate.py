@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,10 +57,14 @@ def _manual(evaluator: Any) -> tuple[str, str]:
         "mohsearch evaluate --list",
         "mohsearch evaluate loop-nest cases.json -o counts.json",
         "mohsearch evaluate systolic cases.csv --format csv",
+        "mohsearch evaluate chip-partition graph.json --chips 36 -o partition.json",
+        "mohsearch evaluate chip-check graph.json partition.json --chips 36",
     )
 )
 @click.argument("name", metavar="EVALUATOR")
-@click.argument("file", metavar="INPUT", type=click.Path(path_type=Path))
+@click.argument(
+    "files", metavar="INPUT...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write."
 )
@@ -70,6 +75,9 @@ def _manual(evaluator: Any) -> tuple[str, str]:
     help="Default: a table on a terminal, else by the output's suffix, else the evaluator's own.",
 )
 @click.option(
+    "--chips", type=click.IntRange(min=1), help="Chips that may be used (chip-* evaluators)."
+)
+@click.option(
     "--list",
     is_flag=True,
     is_eager=True,
@@ -77,7 +85,9 @@ def _manual(evaluator: Any) -> tuple[str, str]:
     callback=_list,
     help="List the evaluators and the input each accepts.",
 )
-def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> None:
+def evaluate(
+    name: str, files: tuple[Path, ...], output: Path | None, shown: str | None, chips: int | None
+) -> None:
     """Run one evaluator on a file of cases.
 
     What each case in INPUT costs is printed, or written to a file.
@@ -87,10 +97,12 @@ def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> N
     from mohsearch.evaluators import EVALUATORS
 
     evaluator = EVALUATORS.load(name)
-    if not file.is_file():
-        problem = "is a directory" if file.is_dir() else "no such file"
-        raise InputError(problem, source=file)
-    report: EvaluationReport = evaluator(file)
+    settings = _settings(name, evaluator, files, chips)
+    for file in files:
+        if not file.is_file():
+            problem = "is a directory" if file.is_dir() else "no such file"
+            raise InputError(problem, source=file)
+    report: EvaluationReport = evaluator(*files, **settings)
     suffix = "" if output is None else output.suffix.lower().removeprefix(".")
     natural = suffix if suffix in {"json", "csv"} else report.natural_format
     kind = shown or ("table" if output is None and is_terminal() else natural)
@@ -110,6 +122,22 @@ def evaluate(name: str, file: Path, output: Path | None, shown: str | None) -> N
         rows = f" in {count_text(len(report.rows), 'row')}" if kind == "csv" else ""
         say(f"wrote {count_text(report.cases, 'case')}{rows} to {output}")
     _say_summary(report)
+
+
+def _settings(
+    name: str, evaluator: Any, files: Sequence[Path], chips: int | None
+) -> dict[str, Any]:
+    """Return the settings for an evaluator, refusing those, and files, that it does not take."""
+    parameters = inspect.signature(evaluator).parameters.values()
+    wanted = [p for p in parameters if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
+    if len(files) != len(wanted):
+        names = " ".join(p.name.upper() for p in wanted)
+        raise click.UsageError(f"{name} takes {len(wanted)} input: {names}; got {len(files)}")
+    if chips is None:
+        return {}
+    if "chips" not in {p.name for p in parameters}:
+        raise click.UsageError(f"{name} has no --chips")
+    return {"chips": chips}
 
 
 def _say_summary(report: EvaluationReport) -> None:

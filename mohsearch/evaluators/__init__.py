@@ -10,6 +10,8 @@ EVALUATORS = Registry(
         "crossflow": "mohsearch.evaluators.crossflow.crossflow_door:evaluate",
         "kernel": "mohsearch.evaluators.crossflow.kernel_door:evaluate",
         "design": "mohsearch.study.design:evaluate",
+        "chip-check": "mohsearch.evaluators.partition.check_door:evaluate",
+        "chip-partition": "mohsearch.evaluators.partition.partition_door:evaluate",
         "device-placement": "mohsearch.evaluators.device_placement.door:evaluate",
         "layer-mapper": "mohsearch.evaluators.mapper.door:evaluate",
         "loop-nest": "mohsearch.evaluators.loop_nest:evaluate",
@@ -19,4 +21,7 @@ EVALUATORS = Registry(
         "training": "mohsearch.evaluators.training_door:evaluate",
     },
 )
-"""Evaluators that can be called alone: ``evaluate(path) -> EvaluationReport``."""
+"""Evaluators that can be called alone: ``evaluate(path) -> EvaluationReport``.
+
+One may take further files by position, and settings that the command line has options for by name.
+"""

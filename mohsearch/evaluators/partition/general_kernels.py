@@ -29,7 +29,7 @@ and place and length of the queue."""
 
 COUNTERS = 5
 
-compiled = njit(cache=True, nogil=True, _nrt=False)
+compiled = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 """Without reference counts, which would take most of the time of such small functions."""
 
 
