@@ -41,41 +41,35 @@ class OptunaEngine(Engine):
     algorithms: ClassVar = {
         "nsgaii": Capabilities(
             "Optuna's NSGA-II over row numbers; children by the portfolio",
-            constraints=False,
             immigrants=True,
             max_evaluations=50_000,
         ),
         "nsgaiii": Capabilities(
             "Optuna's NSGA-III over row numbers; children by the portfolio",
             min_objectives=2,
-            constraints=False,
             immigrants=True,
             max_evaluations=50_000,
         ),
         "tpe": Capabilities(
             "tree-structured Parzen estimator, variable by variable; Bergstra et al. 2011",
-            constraints=False,
             operators=(),
             max_genes=64,
             max_evaluations=2_000,
         ),
         "gp": Capabilities(
             "Gaussian process and expected hypervolume improvement; needs the extra 'gp'",
-            constraints=False,
             operators=(),
             max_genes=64,
             max_evaluations=200,
         ),
         "random": Capabilities(
             "uniform, variable by variable",
-            constraints=False,
             operators=(),
             max_genes=64,
             max_evaluations=50_000,
         ),
         "qmc": Capabilities(
             "quasi-random Sobol sequence, variable by variable",
-            constraints=False,
             operators=(),
             max_genes=64,
             max_evaluations=50_000,
@@ -155,7 +149,9 @@ class OptunaEngine(Engine):
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Report the values of the trials last asked for."""
         with _quietly():
-            for trial, values in zip(self._trials, F.tolist(), strict=True):
+            for trial, values, limits in zip(self._trials, F.tolist(), G.tolist(), strict=True):
+                for number, excess in enumerate(limits):
+                    trial.set_constraint(f"g{number}", excess)
                 self._study.tell(trial, values)
 
     def population(self) -> NDArray[Any]:
@@ -164,7 +160,10 @@ class OptunaEngine(Engine):
 
     def _row(self, number: int) -> NDArray[Any]:
         if number not in self._rows:
-            # Optuna draws the numbers of its first generation; they get our first samples.
+            # Optuna draws the numbers of its first generation; they get our first samples. Where
+            # these were fewer than a population it draws more; a small space has no more to give.
+            if not self._first:
+                self._first = list(self._breeder.first(1)) or [next(iter(self._rows.values()))]
             self._rows[number] = self._first.pop(0)
         return self._rows[number]
 
@@ -185,7 +184,8 @@ class OptunaEngine(Engine):
         if not self._children:
             X = np.stack([self._rows[trial.params["row"]] for trial in parents])
             F = np.array([trial.values for trial in parents], dtype=np.float64)
-            order, rank, crowding = survivors(F, np.zeros(len(F)), len(F))
+            over = [sum(max(g, 0.0) for g in trial.constraints.values()) for trial in parents]
+            order, rank, crowding = survivors(F, np.array(over, dtype=np.float64), len(F))
             if self.algorithm == "nsgaiii":
                 rank, crowding = np.zeros_like(rank), np.zeros_like(crowding)
             bred = self._breeder.next(X[order], rank, crowding, self.population_size)
