@@ -85,6 +85,7 @@ def infer(
             for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
             for name, shape in _named_shape(value)
         }
+        known.shapes |= {t.name: tuple(t.dims) for t in model.graph.initializer}
         known.shapes |= {name: value.shape for name, value in known.values.items()}
         progress = _fold_round(model, known)
         progress |= _fill_round(model, known)
