@@ -128,6 +128,8 @@ class _Reader:
         peer: list[float] = []
         for number, record in enumerate(table, start=1):
             entry = _Row(record, f"{self.path}: row {number}")
+            if None in record:
+                raise InputError("more fields than the header has columns", source=entry.where)
             name = (record.get("id") or str(number)).strip()
             ids.append(name)
             measured.append(entry.measured())

@@ -178,6 +178,7 @@ def test_a_wrong_field_is_named_with_its_row(tmp_path, change, said):
         ("", "no header row"),
         ("hidden,layers\n", "no case in it"),
         ("hidden,hidden\n1,2\n", "hidden: a second column of this name"),
+        ("hidden,layers\n1,2,3\n", "row 1: more fields than the header has columns"),
     ],
 )
 def test_a_file_without_cases_is_refused(tmp_path, text, said):
