@@ -6,6 +6,7 @@ import pytest
 
 from mohsearch.core.errors import InputError
 from mohsearch.workloads.hf_config import ModelConfig, load_model, model_from_config
+from mohsearch.workloads.hf_config_families import FAMILIES
 from mohsearch.workloads.training import PRECISIONS, build_training
 
 GPT3 = load_model("gpt3-175b")
@@ -125,6 +126,27 @@ def test_every_graph_is_acyclic_and_weight_gradients_are_its_sinks(
             assert len(set(names)) == len(names)
             for op, after in zip(graph.ops, graph.successors, strict=True):
                 assert op.phase != "weight_gradient" or not after
+
+
+@pytest.mark.parametrize("kind", sorted(FAMILIES))
+def test_every_type_can_be_cut_in_every_way(kind: str) -> None:
+    fields = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    fields |= {"vocab_size": 100, "num_experts": 4, "num_experts_per_tok": 2}
+    model = model_from_config({**fields, "model_type": kind}, name=kind)
+    whole = build_training(model, sequence_length=32)
+    for recompute, spread in itertools.product(MODES, (False, True)):
+        part = build_training(
+            model,
+            sequence_length=32,
+            tensor_parallel=2,
+            sequence_parallel=spread,
+            recompute=recompute,  # type: ignore[arg-type]
+        )
+        assert part.flops >= whole.flops / 2
+        assert part.parameters < whole.parameters
+        for layer in part.layers:
+            assert all(i < j for graph in layer.graphs.values() for i, j in graph.edges)
+            assert layer.stash_bytes <= layer.activation_bytes or recompute == "full"
 
 
 def test_every_product_has_both_gradients_with_the_same_work() -> None:
