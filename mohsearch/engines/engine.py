@@ -100,6 +100,8 @@ class Engine(ABC):
     sequential: ClassVar[bool] = False
     """Whether a generation takes several rounds of ask and tell, each of which learns from the one
     before (simulated annealing: one genome a round)."""
+    seeded: ClassVar[bool] = True
+    """Whether the seed makes a difference; enumerations go the same way for every seed."""
 
     def __init__(
         self,

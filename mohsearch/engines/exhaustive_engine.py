@@ -50,6 +50,7 @@ class ExhaustiveEngine(Engine):
         "plain": Capabilities("all designs, one after the other", operators=()),
     }
     default_algorithm = "bounds"
+    seeded = False
     options_card = ExhaustiveOptions
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -54,6 +54,7 @@ class HysteresisEngine(Engine):
         )
     }
     default_algorithm = "hysteresis"
+    seeded = False
     options_card = HysteresisOptions
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

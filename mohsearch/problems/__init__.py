@@ -8,6 +8,7 @@ PROBLEMS = Registry(
         "chiplet": "mohsearch.problems.chiplet:build",
         "deepflow": "mohsearch.problems.deepflow:build",
         "moham": "mohsearch.problems.moham:build",
+        "phaze": "mohsearch.problems.phaze:build",
     },
 )
 """Problem builders by slug: called as ``build(options, workload, objectives=..., catalog=...,
@@ -20,6 +21,7 @@ PROBLEM_OPTIONS = Registry(
         "chiplet": "mohsearch.problems.chiplet_options:ChipletOptions",
         "deepflow": "mohsearch.problems.deepflow_options:DeepflowOptions",
         "moham": "mohsearch.problems.moham_options:MohamOptions",
+        "phaze": "mohsearch.problems.phaze_options:PhazeOptions",
     },
 )
 """The card that validates and describes the options of each problem."""
@@ -30,6 +32,7 @@ WORKLOAD_LOADERS = Registry(
         "chiplet": "mohsearch.workloads.op_graph_files:load_graph",
         "deepflow": "mohsearch.problems.deepflow_workloads:load_iteration",
         "moham": "mohsearch.workloads.zoo:load_application",
+        "phaze": "mohsearch.workloads.training_sets:load_models",
     },
 )
 """What looks a problem's workload up by name or path when a study is planned: called as

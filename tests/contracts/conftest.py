@@ -21,6 +21,18 @@ SMALL_INSTANCES = {
         },
     },
     "moham": {"workload": "tiny", "options": {}},
+    "phaze": {
+        "workload": "bert-base",
+        "options": {
+            "widths": [64, 128, 256],
+            "depths": [64, 128],
+            "global_buffers_mib": [8, 32],
+            "microbatches": [4],
+            "hbm_gib": [8, 32],
+            "tensor_parallel": [1],
+            "schedule_states": 32,
+        },
+    },
 }
 """By problem: a workload and options that build and evaluate within seconds."""
 

@@ -25,7 +25,7 @@ from mohsearch.evaluators.op_schedule.instance import (
 )
 from mohsearch.evaluators.op_schedule.pairing import list_schedule, pair_up
 from mohsearch.evaluators.op_schedule.program import solve_program
-from mohsearch.evaluators.op_schedule.search import components, search
+from mohsearch.evaluators.op_schedule.search import MAX_WIDTH, components, search
 from mohsearch.evaluators.solver import ProgramBackend
 
 Method = Literal["search", "program"]
@@ -44,11 +44,18 @@ class ScheduleOptions:
         blocks too large to search; or the integer ``program`` for every block.
     backend
         Solver of the program.
+    max_width
+        Most states the search keeps on a level; with no time limit and no fall-back the result
+        depends on this effort only.
+    fall_back
+        Whether the search may call on the program.
     """
 
     time_limit_s: float = 10.0
     method: Method = "search"
     backend: ProgramBackend = "highs"
+    max_width: int = MAX_WIDTH
+    fall_back: bool = True
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,7 @@ def _solve_block(
         return best, limit, 0
     if options.method == "program":
         return *_solve_program(part, best, bound, options, deadline), 0
-    found = search(part, limit, bound, deadline)
+    found = search(part, limit, bound, deadline, options.max_width)
     bound = found.bound
     if found.schedule is not None:
         if assign_cores(part, found.schedule) is not None:
@@ -179,7 +186,7 @@ def _solve_block(
         paired = pair_up(part, found.schedule)
         if paired.makespan(part) < limit:
             best = paired
-    if best.makespan(part) > bound and found.schedule is not None:
+    if options.fall_back and best.makespan(part) > bound and found.schedule is not None:
         return *_solve_program(part, best, bound, options, deadline), found.states
     return best, bound, found.states
 
