@@ -21,9 +21,9 @@ from mohsearch.evaluators.training_time.products import product_seconds
 # parameter gradients (10 each), two dropouts with bias gradients (7 each), two sums of gradients
 # (6 each).
 WHOLE_FORWARD, WHOLE_BACKWARD = 22.0, 46.0
-# Bytes per element of the attention's slice of the hidden size: bias, transposed copies; backward:
-# their gradients, the joined gradient of query, key and value, and its bias gradient.
-ATTENTION_FORWARD, ATTENTION_BACKWARD = 10.0, 22.0
+# Bytes per element of the attention's slice of the hidden size: the transposed context; backward:
+# its gradient (4), the joined gradient of query, key and value (12), its bias gradient (6).
+ATTENTION_FORWARD, ATTENTION_BACKWARD = 4.0, 22.0
 # Bytes per element of the feed-forward's inner slice: bias-GELU; backward with bias gradient.
 GELU_FORWARD, GELU_BACKWARD = 4.0, 8.0
 # Bytes per attention score: scale-mask-softmax (4) and dropout (5); backward 6 and 5.
