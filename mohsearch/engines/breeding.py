@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mohsearch.engines.duplicates import GenomeIndex
+from mohsearch.engines.duplicates import GenomeIndex, as_genomes
 from mohsearch.engines.engine import FloatArray, IntArray, Searchable
 from mohsearch.engines.sampling import fresh_samples
 
@@ -78,13 +78,13 @@ class Breeder:
         for _ in range(MATING_ROUNDS):
             if missing <= 0:
                 break
-            children = self._mate(X, rank, crowding, missing)
+            children = as_genomes(self._mate(X, rank, crowding, missing), self.seen.dtype)
             keep: list[int] = []
             for position, key in enumerate(self.seen.keys(children)):
                 if len(keep) < missing and key not in taken and key not in self.seen:
                     taken.add(key)
                     keep.append(position)
-            batches.append(np.asarray(children[keep], dtype=self.seen.dtype))
+            batches.append(children if len(keep) == len(children) else children[keep])
             missing -= len(keep)
         return batches
 
@@ -97,12 +97,18 @@ class Breeder:
         kind = np.float64 if self.seen.dtype.kind == "f" else np.int64
         winners = tournament(rank, crowding, matings * crossover.n_parents, rng)
         pairs = X[winners].astype(kind).reshape(crossover.n_parents, matings, -1)
-        children = pairs[np.arange(crossover.n_offsprings) % crossover.n_parents].copy()
         crossed = rng.random(matings) < _probability(crossover)
-        if crossed.any():
-            children[:, crossed] = crossover._do(self.problem, pairs, random_state=rng)[:, crossed]
+        if crossed.all():
+            children = crossover._do(self.problem, pairs, random_state=rng)
+        else:
+            children = pairs[np.arange(crossover.n_offsprings) % crossover.n_parents]
+            if crossed.any():
+                made = crossover._do(self.problem, pairs, random_state=rng)
+                children[:, crossed] = made[:, crossed]
         children = np.asarray(children.reshape(-1, self.problem.n_var))
         changed = rng.random(len(children)) < _probability(mutation)
+        if changed.all():
+            return np.asarray(mutation._do(self.problem, children, random_state=rng))
         if changed.any():
             mutants = mutation._do(self.problem, children.copy(), random_state=rng)
             children[changed] = mutants[changed]
