@@ -16,6 +16,8 @@ holds what is being worked on, the other half what comes next, so the three run 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -29,9 +31,16 @@ _ORDERS = 6
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-compiled = njit(
-    cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
+_INNER: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+compiled = njit(**_INNER)
+"""Compiles a function that only compiled code calls: without the costly door from Python."""
+
 entry = njit(cache=True, nogil=True, error_model="numpy")
 
 
