@@ -6,8 +6,8 @@ cheap ones first: ``function(X)`` returns for genomes X (n, n_var) a value of ev
 the genome cannot beat, in natural sign, and for constraints one that it cannot go below. A genome
 is left out when a design already evaluated is at least as good in every objective as the genome can
 be, or when a constraint cannot be met; when all are evaluated or left out, the front found is the
-front of the whole space. ``gaps(X)`` may say how far evaluated genomes may still be from their
-optimum.
+front of the whole space. ``gaps(X)`` may say by what share the values of evaluated
+genomes may still improve where an optimisation inside was not proven optimal.
 """
 
 from __future__ import annotations
@@ -38,6 +38,15 @@ class ExhaustiveOptions(Card):
     max_designs: int = Field(
         default=5_000_000, ge=1, description="Larger spaces are refused before anything is done."
     )
+    tolerance: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description=(
+            "Leave out designs that some evaluated design comes as near as this share in every "
+            "objective: what is proven then is a front within that factor."
+        ),
+    )
 
 
 class ExhaustiveEngine(Engine):
@@ -64,6 +73,7 @@ class ExhaustiveEngine(Engine):
         self._evaluated = self._cursor = 0
         self._chunk = self.population_size
         self._largest_gap = 0.0
+        self._reach = np.full(self.problem.n_obj, np.inf)
         self._open = 0
         self._pruned = {name: 0 for name, _ in self._tiers}
         self._impossible = dict(self._pruned)
@@ -93,10 +103,13 @@ class ExhaustiveEngine(Engine):
         if len(feasible):
             self._best = _front(np.concatenate([self._best, feasible]))
         gaps = getattr(self.problem, "gaps", None)
-        if gaps is not None and len(X):
-            values = np.asarray(gaps(X))
-            self._open += int((values > 0).sum())
-            self._largest_gap = max(self._largest_gap, float(values.max()))
+        values = np.zeros(len(X)) if gaps is None else np.asarray(gaps(X))
+        self._open += int((values > 0).sum())
+        self._largest_gap = max(self._largest_gap, float(values.max(initial=0.0)))
+        within = F - np.abs(F) * (values / (1.0 - values))[:, None]
+        self._reach = np.minimum(
+            self._reach, within[(G <= 0).all(axis=1)].min(axis=0, initial=np.inf)
+        )
 
     def population(self) -> NDArray[Any]:
         """Return the last batch."""
@@ -111,8 +124,20 @@ class ExhaustiveEngine(Engine):
             "no_better_by": dict(self._pruned),
             "infeasible_by": dict(self._impossible),
             "complete": self._evaluated + left_out == len(self._X),
+            "tolerance": self.options.tolerance,
+            "no_design_beats": self._proven(),
             "evaluated_with_inner_gap": self._open,
             "largest_inner_gap": self._largest_gap,
+        }
+
+    def _proven(self) -> dict[str, float]:
+        """Return what no design can beat by objective, once all are accounted for."""
+        reach = self._reach * self.problem.signs
+        cards = self.problem.objective_cards
+        return {
+            card.name: float(value)
+            for card, value in zip(cards, reach, strict=True)
+            if np.isfinite(value)
         }
 
     @property
@@ -160,7 +185,7 @@ class ExhaustiveEngine(Engine):
     ) -> tuple[IntArray, FloatArray]:
         if not self._tiers or not len(ids):
             return ids, lower
-        beaten = _covered(lower, self._best)
+        beaten = _covered(lower + self.options.tolerance * np.abs(lower), self._best)
         self._pruned[name] += int(beaten.sum())
         return ids[~beaten], lower[~beaten]
 

@@ -62,7 +62,7 @@ def build_problem(
 
 def _located(study: Study, workload: str) -> str:
     """Return a workload's name as it is, a relative path from the study's folder."""
-    is_path = os.sep in workload or bool(Path(workload).suffix)
+    is_path = os.sep in workload or Path(workload).suffix[1:2].isalpha()  # not megatron-2.5b
     return str(study.base / Path(workload).expanduser()) if is_path else workload
 
 

@@ -168,7 +168,9 @@ def plan_study(study: Study) -> Plan:
 def _run_id(
     problem: ProblemEntry, workload: str, engine: EngineEntry, portfolio: PortfolioEntry, seed: int
 ) -> str:
-    parts = (problem.title, Path(workload).stem, engine.title, portfolio.title, f"s{seed}")
+    path = Path(workload)
+    short = path.stem if path.suffix[1:2].isalpha() else path.name  # not megatron-2.5b
+    parts = (problem.title, short, engine.title, portfolio.title, f"s{seed}")
     return "-".join(part.replace("/", "_") for part in parts)
 
 

@@ -102,6 +102,17 @@ def test_the_front_of_the_whole_space_is_found_with_a_complete_account(objective
         assert len(used) == 4  # either bound served for either reason
 
 
+def test_a_tolerance_proves_the_front_within_its_factor_with_fewer_evaluations():
+    problem = Lattice(3, 3)
+    exact = run(problem, "exhaustive")
+    near = run(problem, "exhaustive", {"tolerance": 0.1})
+    assert near.engine.report()["complete"]
+    assert len(near.archive) < len(exact.archive)
+    found = near.archive.objectives(near.archive.front())
+    for row in problem.true_front():
+        assert (found <= row + 0.1 * np.abs(row) + 1e-12).all(axis=1).any()
+
+
 def test_an_interrupted_enumeration_does_not_claim_a_proof():
     search = run(Lattice(1, 3), "exhaustive", population=4, generations=2)
     assert search.stopped == "budget"
@@ -114,6 +125,9 @@ def test_values_with_an_inner_gap_are_counted():
     report = run(problem, "exhaustive", algorithm="plain").engine.report()
     assert report["evaluated_with_inner_gap"] == 9 * 9 * 5
     assert report["largest_inner_gap"] == 0.02
+    proven = run(Lattice(2, 1), "exhaustive").engine.report()["no_design_beats"]["m0"]
+    assert proven == -problem.true_front()[0, 0]
+    assert proven <= report["no_design_beats"]["m0"] <= proven / 0.98 + 1e-12
 
 
 def test_spaces_too_large_or_without_a_list_are_refused():
