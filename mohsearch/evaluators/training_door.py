@@ -27,7 +27,7 @@ def evaluate(path: Path) -> EvaluationReport:
         ``vp_interleave`` (1), ``recompute`` (none, selective, full; default full),
         ``sequence_parallel`` (no), ``schedule`` (1f1b or gpipe), ``overlap_dp`` (no),
         ``overlap_tp`` (whether ``sequence_parallel`` is stated), ``attention`` (fused, or flash),
-        ``sharding`` (none, full_shard), ``cluster`` or ``gpu``,
+        ``sharding`` (none, optimizer, full_shard), ``cluster`` or ``gpu``,
         ``inter_node_gbps_per_node``, ``gpus_per_node``; ``measured_iter_s`` or
         ``measured_iter_ms``, ``set`` (accuracy is
         summed up by it), ``peer_s`` (another tool's prediction). Other columns are left aside.

@@ -35,11 +35,12 @@ class TrainingRuns:
         Sequences per microbatch, and of all replicas together.
     recompute
         0 none, 1 selective (attention core), 2 full.
-    sequence_parallel, flash_attention, overlap_sync, overlap_tensor, gpipe, full_shard
+    sequence_parallel, flash_attention, overlap_sync, overlap_tensor, gpipe, shard_optimizer,
+    full_shard
         Switches: layer norms and dropouts cut along the sequence; attention without a stored score
         matrix; gradients synchronised during the backward pass; tensor-parallel collectives of the
         backward pass beside weight gradients; all forward passes before the first backward pass;
-        weights, gradients and optimizer state spread over the replicas.
+        optimizer state, or also weights and gradients, spread over the replicas.
     devices_per_node, network_bytes_per_s
         Of the cluster; bandwidth per node.
     """
@@ -64,6 +65,7 @@ class TrainingRuns:
     overlap_sync: Flags
     overlap_tensor: Flags
     gpipe: Flags
+    shard_optimizer: Flags
     full_shard: Flags
     devices_per_node: Floats
     network_bytes_per_s: Floats

@@ -8,7 +8,7 @@ import numpy as np
 
 from mohsearch.evaluators.training_time.cases import Floats, TrainingRuns
 
-STATE_BYTES = 18.0
+STATE_BYTES, OPTIMIZER_STATE_BYTES = 18.0, 12.0
 """Per parameter: weight (2), gradient (4), and weight, first and second moment of Adam (4 each)."""
 LOGIT_BYTES = 10.0
 """Per logit of the microbatch at the loss: a half-precision copy, and two in single precision."""
@@ -72,6 +72,7 @@ def device_memory(runs: TrainingRuns) -> DeviceMemory:
     norm = 2 * runs.hidden
     total = runs.layers * (cut + whole) + runs.vocabulary * runs.hidden + positions + norm
     shard = np.where(runs.full_shard, runs.data, 1.0)
+    shared = np.where(runs.shard_optimizer, OPTIMIZER_STATE_BYTES * (1 - 1 / runs.data), 0.0)
     kept, everything = layer_activation_bytes(runs)
     in_flight = _in_flight(runs)
     working = np.where(runs.recompute > 0, everything - kept, 0.0)
@@ -81,7 +82,7 @@ def device_memory(runs: TrainingRuns) -> DeviceMemory:
     last_kept = most_layers * kept * np.where(runs.gpipe, runs.microbatches, 1.0)
     first_kept = most_layers * kept * in_flight
     last = last_kept + np.maximum(working, logits)
-    state = STATE_BYTES * first / shard
+    state = (STATE_BYTES - shared) * first / shard
     gathered = np.where(runs.full_shard, 4 * (cut + whole), 0.0)  # one layer and the next, 2 bytes
     last_fuller = ~single & (last > first_kept + first_work)
     return DeviceMemory(

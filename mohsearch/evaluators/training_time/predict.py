@@ -92,7 +92,7 @@ def predict_with_rates(
     pipeline, bubble = pipeline_seconds(runs, layer, network)
     sync = _sync_seconds(runs, layer, network, memory, pipeline)
     speed = rates.device.memory_bytes_per_s
-    shard = np.where(runs.full_shard, runs.data, 1.0)
+    shard = np.where(runs.full_shard | runs.shard_optimizer, runs.data, 1.0)
     optimizer = STEP_S + memory.stage_parameters / shard * constants.optimizer_bytes / speed
     total = pipeline + sync + optimizer
     flop = model_flop(runs)

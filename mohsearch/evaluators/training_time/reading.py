@@ -50,6 +50,10 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 _WHOLE = frozenset(_NAMES) - {"network_gbps", "measured_s", "measured_ms", "peer_s", "ffn_mult"}
 _MOST = 1e9
+_SHARDINGS = {
+    "none": "none", "ptd": "none", "ddp": "none", "no_shard": "none", "optimizer": "optimizer",
+    "zero1": "optimizer", "full_shard": "full_shard",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,7 @@ class _Reader:
                 clusters.append(cluster)
                 row.append(number - 1)
         switches = {"gated", "sequence_parallel", "flash_attention", "gpipe", "full_shard"}
+        switches.add("shard_optimizer")
         switches |= {"overlap_sync", "overlap_tensor"}
         arrays = {
             key: np.array([c[key] for c in columns], dtype=bool if key in switches else float)
@@ -342,6 +347,7 @@ def _devices(row: _Row) -> float:
 def _switches(row: _Row) -> dict[str, float]:
     """Return what kind of run it is."""
     attention = (row.text("attention") or "").lower()
+    sharding = _sharding(row)
     return {
         "recompute": float(_one_of(row, "recompute", RECOMPUTE, "full")),
         "sequence_parallel": row.flag("sequence_parallel"),
@@ -349,7 +355,8 @@ def _switches(row: _Row) -> dict[str, float]:
         "overlap_sync": row.flag("overlap_dp"),
         "overlap_tensor": _overlaps_collectives(row),
         "gpipe": _one_of(row, "schedule", ("1f1b", "gpipe"), "1f1b") == 1,
-        "full_shard": _full_shard(row),
+        "shard_optimizer": sharding == "optimizer",
+        "full_shard": sharding == "full_shard",
     }
 
 
@@ -374,15 +381,15 @@ def _one_of(row: _Row, column: str, known: Sequence[str], default: str) -> int:
     raise InputError(message, source=row.where, field=column)
 
 
-def _full_shard(row: _Row) -> bool:
-    if row.text("sharding", "scheme") is None:
-        return False
+def _sharding(row: _Row) -> str:
+    """Return what is spread over the replicas: ``none``, ``optimizer`` or ``full_shard``."""
     column = "sharding" if row.text("sharding") else "scheme"
-    known = ("none", "ptd", "ddp", "no_shard", "full_shard")
-    if (row.text(column) or "").lower().startswith(("zero", "shard_grad_op", "hybrid_shard")):
-        message = f"{row.text(column)!r} is not modelled; what is: {', '.join(known)}"
+    text = (row.text(column) or "none").lower()
+    if text.startswith(("zero2", "zero3", "shard_grad_op", "hybrid_shard")):
+        known = ", ".join(_SHARDINGS)
+        message = f"{row.text(column)!r} is not modelled; what is: {known}"
         raise InputError(message, source=row.where, field=column)
-    return _one_of(row, column, known, "none") == 4
+    return tuple(_SHARDINGS.values())[_one_of(row, column, tuple(_SHARDINGS), "none")]
 
 
 def _check_shape(row: _Row, run: Mapping[str, float]) -> None:

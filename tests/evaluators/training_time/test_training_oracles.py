@@ -38,13 +38,13 @@ from mohsearch.workloads.training import build_training
 
 REFERENCE = builtin_root() / "evaluators" / "reference" / "phaze"
 SWITCHES = {"gated", "sequence_parallel", "flash_attention", "gpipe", "full_shard"}
-SWITCHES |= {"overlap_sync", "overlap_tensor"}
+SWITCHES |= {"overlap_sync", "overlap_tensor", "shard_optimizer"}
 GPT3 = {
     "hidden": 12288, "layers": 96, "heads": 96, "kv_heads": 96, "intermediate": 49152,
     "vocabulary": 51200, "sequence": 2048, "gated": False, "tensor": 8, "pipeline": 8, "data": 2,
     "virtual_stages": 1, "microbatch": 1, "batch": 128, "recompute": 2, "sequence_parallel": False,
     "flash_attention": False, "overlap_sync": False, "overlap_tensor": False,
-    "gpipe": False, "full_shard": False,
+    "gpipe": False, "shard_optimizer": False, "full_shard": False,
     "devices_per_node": 8, "network_bytes_per_s": 2e11,
 }  # fmt: skip
 
@@ -308,10 +308,39 @@ def test_flash_attention_and_sequence_parallelism_are_faster_and_smaller():
 def test_full_sharding_divides_the_state_among_the_replicas():
     wide = {"tensor": 1, "pipeline": 1, "data": 64, "hidden": 4096, "layers": 32, "heads": 32}
     wide |= {"kv_heads": 32, "intermediate": 16384, "batch": 64}
-    found = predict(wide, {**wide, "full_shard": True})
+    found = predict(wide, {**wide, "full_shard": True}, {**wide, "shard_optimizer": True})
     state = found.memory.state_bytes
     assert state[1] == pytest.approx(state[0] / 64)
+    assert state[2] == pytest.approx(state[0] * (6 + 12 / 64) / 18)
     assert found.sync_s[1] == 0.0
+    assert found.sync_s[2] == found.sync_s[0]
+    assert found.optimizer_s[2] < found.optimizer_s[0]
+
+
+def test_random_runs_have_finite_times_that_faster_networks_never_lengthen():
+    generator = np.random.default_rng(11)
+    rows = []
+    for _ in range(400):
+        tensor, heads = (int(2 ** generator.integers(0, k)) for k in (5, 4))
+        pipeline, data = (int(2 ** generator.integers(0, 6)) for _ in range(2))
+        rows.append(
+            {
+                "tensor": tensor, "heads": 16 * heads, "kv_heads": 16 * heads, "pipeline": pipeline,
+                "hidden": 2048 * heads, "intermediate": 8192 * heads, "layers": 64, "data": data,
+                "microbatch": int(2 ** generator.integers(0, 4)), "batch": 2048,
+                "recompute": int(generator.integers(0, 3)),
+                **{switch: bool(generator.random() < 0.3) for switch in SWITCHES - {"full_shard"}},
+            }
+        )  # fmt: skip
+    many = runs(*rows)
+    clusters = [load_cluster("selene")] * len(rows)
+    now = predict_training(many, clusters)
+    faster = predict_training(replace(many, network_bytes_per_s=np.full(400, 4e11)), clusters)
+    assert np.isfinite(now.iteration_s).all()
+    assert (now.iteration_s > 0).all()
+    assert (now.flop_utilization < 0.95).all()
+    assert (faster.iteration_s <= now.iteration_s).all()
+    assert (faster.iteration_s < now.iteration_s).any()
 
 
 # Cards
