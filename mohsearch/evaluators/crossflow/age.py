@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 
+from mohsearch.evaluators.crossflow.compiled import entry, inner
 from mohsearch.evaluators.crossflow.layout import (
     A_AREA,
     A_CHIP_AREA,
@@ -124,7 +124,7 @@ _NET_SHARE = np.array([5, 6])
 _NET_EDGE = np.array([A_EDGE + 2, A_EDGE + 1])
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def overdrive(c: float, vt: float) -> float:
     """Return u = V - Vt of the largest root of ``V (V - Vt)^2 = c`` by Newton's method.
 
@@ -145,7 +145,7 @@ def overdrive(c: float, vt: float) -> float:
     return u  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def operating_point(
     power: float, nominal_power: float, freq: float, vnom: float, vt: float, margin: float,
     vmax: float, u_zero: float,
@@ -171,14 +171,14 @@ def operating_point(
     return volt, f
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def max_bundles(tech: FloatArray, alloc: FloatArray) -> int:
     """Return how many MCU bundles the core's area holds."""
     mcus = alloc[A_AREA] * alloc[A_CHIP_AREA] // tech[C_AREA]
     return int(mcus // tech[C_BUNDLE])
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _core(
     tech: FloatArray, alloc: FloatArray, bundles: int, compat: bool, chip: FloatArray
 ) -> None:
@@ -212,7 +212,7 @@ def _core(
     chip[K_POWER_USED] += nominal * (freq / tech[C_FREQ]) * (volt / tech[C_VOLT]) ** 2
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _sram(tech: FloatArray, alloc: FloatArray, level: int, compat: bool, chip: FloatArray) -> None:
     t = SRAM + level * SRAM_FIELDS
     k = K_LEVEL + level * LEVEL_FIELDS
@@ -254,7 +254,7 @@ def _sram(tech: FloatArray, alloc: FloatArray, level: int, compat: bool, chip: F
     chip[K_POWER_USED] += chip[k + L_STATIC] + rate * tech[t + S_ENERGY] * 8.0
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _dram(tech: FloatArray, alloc: FloatArray, compat: bool, chip: FloatArray) -> None:
     k = K_LEVEL + 3 * LEVEL_FIELDS
     edge = 4.0 * math.sqrt(alloc[A_CHIP_AREA]) * alloc[A_EDGE] * tech[D_PER_MM]
@@ -303,7 +303,7 @@ def _dram(tech: FloatArray, alloc: FloatArray, compat: bool, chip: FloatArray) -
     chip[K_POWER_USED] += leak * stacks + rate * energy
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _network(
     tech: FloatArray, alloc: FloatArray, which: int, compat: bool, chip: FloatArray
 ) -> None:
@@ -333,7 +333,7 @@ def _network(
     chip[K_POWER_USED] += links * freq * energy / 8.0
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def build_chip(
     tech: FloatArray, alloc: FloatArray, bundles: int, compat: bool, chip: FloatArray
 ) -> None:
@@ -347,7 +347,7 @@ def build_chip(
     _network(tech, alloc, 1, compat, chip)
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def _build_all(
     tech: FloatArray, alloc: FloatArray, bundles: np.ndarray, compat: bool, chips: FloatArray
 ) -> None:

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 
+from mohsearch.evaluators.crossflow.compiled import entry, inner
 from mohsearch.evaluators.crossflow.layout import (
     K_FLOPS,
     K_FLOW,
@@ -66,7 +66,7 @@ GEMM_COLUMNS = 16
 """Seconds without launch overhead; seconds of compute; bytes L0..L3; (m, k, n) tiles L2, L1, L0."""
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def tile_sizes(extent: float, out: FloatArray) -> int:
     """Write the powers of two and divisors up to ``extent``, rising; return how many.
 
@@ -87,10 +87,10 @@ def tile_sizes(extent: float, out: FloatArray) -> int:
                 count = _insert(out, count, a)
                 count = _insert(out, count, d // a)
             a += 1
-    return _insert(out, count, d)
+    return _insert(out, count, d)  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _insert(out: FloatArray, count: int, value: int) -> int:
     """Insert a size in rising order unless it is there; return the new count."""
     if count >= MAX_SIZES:
@@ -106,7 +106,7 @@ def _insert(out: FloatArray, count: int, value: int) -> int:
     return count + 1
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def register_traffic(m: float, k: float, n: float, flow: int, w1: float, w2: float) -> float:
     """Return register accesses in numbers (equation 5): N1 N2 + K N1 + K N2 over 2 K N1 N2."""
     flops = 2.0 * m * k * n
@@ -124,7 +124,7 @@ def register_traffic(m: float, k: float, n: float, flow: int, w1: float, w2: flo
     return flops * (w1 * w2 + reuse * w1 + reuse * w2) / (2.0 * reuse * w1 * w2)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _largest(sizes: FloatArray, count: int, a: float, b: float, room: float, cap: float) -> int:
     """Return the index of the largest size c <= cap with ab + (a + b) c <= room, or -1."""
     limit = min((room - a * b) / (a + b), cap)
@@ -138,7 +138,7 @@ def _largest(sizes: FloatArray, count: int, a: float, b: float, room: float, cap
     return low
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _least(
     xs: FloatArray, nx: int, dx: float, wx: float, ys: FloatArray, ny: int, dy: float, wy: float,
     room: float,
@@ -158,7 +158,7 @@ def _least(
     return best, at_x, at_y
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _moved(
     mk: float, kn: float, mn: float, cm: float, ck: float, cn: float, um: float, uk: float,
     un: float,
@@ -171,7 +171,7 @@ def _moved(
     return min(with_c, with_a, with_b)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _floors(
     m: float, k: float, n: float, room: float, ms: FloatArray, am: int, ks: FloatArray, ak: int,
     ns: FloatArray, an: int, out: FloatArray,
@@ -189,7 +189,7 @@ def _floors(
     out[2, 0], out[2, 1], out[2, 2], out[2, 3] = value - mn, 1.0, y, x
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _with_above(
     floors: FloatArray, mk: float, kn: float, mn: float, um: float, uk: float, un: float
 ) -> tuple[float, int]:
@@ -204,7 +204,7 @@ def _with_above(
     return best, which
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def best_tiles(
     chip: FloatArray, m: float, k: float, n: float, precision: float, sizes: FloatArray,
     counts: np.ndarray, out: FloatArray,
@@ -241,7 +241,7 @@ def best_tiles(
         out[column] *= precision
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _search(
     m: float, k: float, n: float, room: FloatArray, rate: FloatArray, late: FloatArray,
     floor: float, sizes: FloatArray, counts: np.ndarray, out: FloatArray,
@@ -310,7 +310,7 @@ def _search(
             return
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _capped(
     xs: FloatArray, nx: int, dx: float, wx: float, ys: FloatArray, ny: int, dy: float, wy: float,
     room: float, table: FloatArray,
@@ -331,7 +331,7 @@ def _capped(
             table[i, j] = value
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _bound_all(
     m: float, k: float, n: float, room: float, per2: float, late2: float, per3: float,
     late3: float, floor: float, sizes: FloatArray, counts: np.ndarray, room1: float,
@@ -374,7 +374,7 @@ def _bound_all(
             ranks[i, j] = bounds[i, j] + _TIE * (far + mid)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _keep(front: FloatArray, count: int, base: float, near: float) -> int:
     """Insert (base, near) into a front that rises in base and falls in near; return its length."""
     at = 0
@@ -402,7 +402,7 @@ def _keep(front: FloatArray, count: int, base: float, near: float) -> int:
     return count
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _fronts(
     m: float, k: float, n: float, room: FloatArray, rate: FloatArray, late: FloatArray,
     sizes: FloatArray, counts: np.ndarray, floors0: FloatArray, fronts: FloatArray,
@@ -429,7 +429,7 @@ def _fronts(
             lengths[2] = _keep(fronts[2], lengths[2], mk * cn + passes, near)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _inner_bound(
     fronts: FloatArray, lengths: np.ndarray, shift: tuple[float, float, float], rate: float,
     late: float,
@@ -445,7 +445,7 @@ def _inner_bound(
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _below(
     m: float, k: float, n: float, room: FloatArray, rate: FloatArray, late: FloatArray,
     floor: float, best: float, sizes: FloatArray, counts: np.ndarray, floors0: FloatArray,
@@ -504,7 +504,7 @@ def _below(
     return least, best
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _under(
     m: float, k: float, n: float, i: int, j: int, h: int, room: FloatArray, rate: FloatArray,
     late: FloatArray, floor: float, best: float, sizes: FloatArray, counts: np.ndarray,
@@ -534,7 +534,7 @@ def _under(
     return time, True
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _grow(
     a: float, b: float, c: float, am: float, bm: float, cm: float, room: float, sizes: FloatArray,
     counts: np.ndarray,
@@ -552,7 +552,7 @@ def _grow(
     return a, b, c
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _record(
     m: float, k: float, n: float, tm: float, tk: float, tn: float, lm: float, lk: float, ln: float,
     rm: float, rk: float, rn: float, rate: FloatArray, late: FloatArray, floor: float,
@@ -575,7 +575,7 @@ def _record(
     out[G_TIME] = time
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _middle(
     m: float, k: float, n: float, tm: float, tk: float, tn: float, room: FloatArray,
     rate: FloatArray, late: FloatArray, bound: float, best: float, floor: float,
@@ -627,13 +627,13 @@ def _middle(
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _index(sizes: FloatArray, count: int, value: float) -> int:
     """Return how many sizes are at most ``value``."""
     return int(np.searchsorted(sizes[:count], value, side="right"))
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _registers(
     m: float, k: float, n: float, lm: float, lk: float, ln: float, room: FloatArray,
     rate: FloatArray, late: FloatArray, sizes: FloatArray, counts: np.ndarray,
@@ -650,7 +650,7 @@ def _registers(
     return q / rate[1] + late[1], which
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def exact_gemm(
     chip: FloatArray, m: float, k: float, n: float, precision: float, out: FloatArray
 ) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba as nb
 import numpy as np
 
+from mohsearch.evaluators.crossflow.compiled import codes, inner
 from mohsearch.evaluators.crossflow.exact_tiling import (
     G_COMPUTE,
     G_FLOPS,
@@ -41,7 +41,7 @@ level that element-wise passes use (-1: all); links stay busy; host bytes/s; oth
 number of bundles chosen."""
 
 # Link row: bandwidth and latency of kernel dims 1 and 2, data and pipeline parallelism.
-B_KP1, B_KP2, B_DP, B_LP, T_KP1, T_KP2, T_DP, T_LP = range(8)
+B_KP1, B_KP2, B_DP, B_LP, T_KP1, T_KP2, T_DP, T_LP = codes(8)
 LINK_COLUMNS = 8
 
 # Log row of one kernel; ``R_N`` of a collective or exchange is its link.
@@ -50,11 +50,13 @@ LINK_COLUMNS = 8
     R_COMPUTE,
 ) = range(13)  # fmt: skip
 LOG_COLUMNS = 13
-LOG_ROWS = 160
-KIND_GEMM, KIND_PASS, KIND_COLLECTIVE, KIND_TRANSFER = range(4)
+LOG_ROWS = 400
+KIND_GEMM, KIND_PASS, KIND_COLLECTIVE, KIND_TRANSFER = codes(4)
+GATHER, SCATTER, REDUCE = codes(3)
+"""Modes of a collective: all-gather, reduce-scatter, all-reduce."""
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def note(
     log: FloatArray, name: int, kind: int, m: float, k: float, n: float, time: float,
     flops: float, moved: FloatArray, sent: float, compute: float,
@@ -72,7 +74,7 @@ def note(
         log[row, R_BYTES0 + level] = moved[level]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def product(env: Any, name: int, m: float, k: float, n: float, log: FloatArray) -> float:
     """Return the time of an m x k by k x n product with its launch."""
     chip, _, opt, tiles = env
@@ -96,7 +98,7 @@ def product(env: Any, name: int, m: float, k: float, n: float, log: FloatArray) 
     return time  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def element_wise(env: Any, name: int, flops: float, size: float, log: FloatArray) -> float:
     """Return the time of a pass over ``size`` bytes, without launch."""
     chip, _, opt, _ = env
@@ -115,18 +117,14 @@ def element_wise(env: Any, name: int, flops: float, size: float, log: FloatArray
             rate = chip[k + L_BANDWIDTH]
             time = max(time, size / rate + chip[k + L_LATENCY] if rate > 0.0 else math.inf)
     note(log, name, KIND_PASS, 0.0, 0.0, 0.0, time, flops, moved, 0.0, compute)
-    return time
+    return time  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def collective(
-    env: Any, name: int, numbers: float, devices: float, link: int, partial: bool, reduce: bool,
-    log: FloatArray,
+    env: Any, name: int, numbers: float, devices: float, link: int, mode: int, log: FloatArray
 ) -> float:  # fmt: skip
-    """Return the time of a ring collective over ``devices`` on a tensor of ``numbers``.
-
-    ``reduce`` and not ``partial``: all-reduce; both: reduce-scatter; neither: all-gather.
-    """
+    """Return the time of a ring collective over ``devices`` on a tensor of ``numbers``."""
     if devices <= 1.0:
         return 0.0
     _, net, opt, _ = env
@@ -137,11 +135,11 @@ def collective(
         return math.inf
     quiet = np.zeros((1, LOG_COLUMNS))
     steps = devices - 1.0
-    factor = 1.0 if partial or not reduce else 2.0
+    factor = 2.0 if mode == REDUCE else 1.0
     staging = element_wise(env, name, 0.0, 2.0 * share, quiet)
     time = (share / bandwidth + staging + latency) * factor * steps
     staged = 2.0 * share * factor * steps
-    if reduce:
+    if mode != GATHER:
         adding = element_wise(env, name, numbers / devices, 3.0 * share, quiet)
         time += (adding + opt[O_OVERHEAD]) * steps
         flops = numbers / devices * steps
@@ -157,7 +155,7 @@ def collective(
     return time  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _through(opt: FloatArray, size: float) -> FloatArray:
     """Return the bytes per level of passes over ``size`` bytes."""
     moved = np.zeros(4)
@@ -169,7 +167,7 @@ def _through(opt: FloatArray, size: float) -> FloatArray:
     return moved
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def scaled_last(log: FloatArray, factor: float, time: float) -> float:
     """Scale what the last row of the log moved, and ``time``; return the latter."""
     row = int(log[0, 0])
@@ -179,7 +177,7 @@ def scaled_last(log: FloatArray, factor: float, time: float) -> float:
     return time * factor
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def exchange(env: Any, name: int, size: float, link: int, log: FloatArray) -> float:
     """Return the time to send ``size`` bytes to a neighbour, with both ends' memory traffic."""
     _, net, _, _ = env

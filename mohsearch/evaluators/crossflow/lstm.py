@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba as nb
-
+from mohsearch.evaluators.crossflow.compiled import codes, inner
 from mohsearch.evaluators.crossflow.kernels import (
     B_DP,
     B_KP1,
     B_KP2,
     B_LP,
+    GATHER,
     O_FIXED,
     O_HOST,
     O_OVERHEAD,
     O_PRECISION,
+    REDUCE,
+    SCATTER,
     T_LP,
     collective,
     element_wise,
@@ -40,17 +42,17 @@ MODEL_COLUMNS = 6
 STRATEGY_COLUMNS = 11
 NONE, CR, RC = -1.0, 1.0, 2.0
 # Durations.
-E_F, C_F, S_F, T_F, E_B, C_B, S_B, T_B, R_E, R_C, R_S = range(11)
+E_F, C_F, S_F, T_F, E_B, C_B, S_B, T_B, R_E, R_C, R_S = codes(11)
 DURATIONS = ("Ef", "Cf", "Sf", "Tf", "Eb", "Cb", "Sb", "Tb", "Re", "Rc", "Rs")
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def mini_batch(model: FloatArray, plan: FloatArray) -> float:
     """Return the samples per data-parallel shard."""
     return float(math.ceil(model[M_BATCH] / plan[P_DP]))
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def divides(model: FloatArray, plan: FloatArray) -> bool:
     """Tell whether the authors' program accepts the strategy for these dimensions."""
     d, g, b = model[M_HIDDEN], model[M_GATES] * model[M_HIDDEN], mini_batch(model, plan)
@@ -70,57 +72,57 @@ def divides(model: FloatArray, plan: FloatArray) -> bool:
     return True
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _share(x: float, parts: float, fixed: bool) -> float:
     """Split a dimension: whole numbers, rounded up in the default model, down by the authors."""
     return float(math.ceil(x / parts)) if fixed else x // parts
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _forward_cr(
     env: Any, name: int, m: float, k: float, n: float, d: float, log: FloatArray
 ) -> float:
     fixed = env[2][O_FIXED] != 0.0
     time = product(env, name, m, _share(k, d, fixed), n, log)
-    return time + collective(env, name, m * n, d, B_KP1, True, True, log)
+    return time + collective(env, name, m * n, d, B_KP1, SCATTER, log)  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _backward_cr(
     env: Any, name: int, m: float, k: float, n: float, d: float, log: FloatArray
 ) -> float:
     fixed = env[2][O_FIXED] != 0.0
-    time = collective(env, name, m * n, d, B_KP1, False, False, log)
+    time = collective(env, name, m * n, d, B_KP1, GATHER, log)
     time += product(env, name, k, _share(m, d, fixed), n, log)
-    return time + product(env, name, m, _share(n, d, fixed), k, log)
+    return time + product(env, name, m, _share(n, d, fixed), k, log)  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _forward_rc(
     env: Any, name: int, m: float, k: float, n: float, a: float, c: float, log: FloatArray
 ) -> float:
     fixed = env[2][O_FIXED] != 0.0
     rows = _share(m, a, fixed)
     time = product(env, name, rows, k, _share(n, c, fixed), log)
-    return time + collective(env, name, rows * n, c, B_KP2, False, False, log)
+    return time + collective(env, name, rows * n, c, B_KP2, GATHER, log)  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _backward_rc(
     env: Any, name: int, m: float, k: float, n: float, a: float, c: float, log: FloatArray
 ) -> float:
     # The authors count half of the gathers of both operands.
-    whole = collective(env, name, k * m, a, B_KP1, False, False, log)
+    whole = collective(env, name, k * m, a, B_KP1, GATHER, log)
     time = scaled_last(log, 0.5, whole) if a > 1.0 else 0.0
-    time += collective(env, name, m * (n / c), a, B_KP1, False, False, log)
-    time += collective(env, name, (m / a) * n, c, B_KP2, False, False, log)
-    whole = collective(env, name, k * n, c, B_KP2, False, False, log)
+    time += collective(env, name, m * (n / c), a, B_KP1, GATHER, log)
+    time += collective(env, name, (m / a) * n, c, B_KP2, GATHER, log)
+    whole = collective(env, name, k * n, c, B_KP2, GATHER, log)
     time += scaled_last(log, 0.5, whole) if c > 1.0 else 0.0
     time += product(env, name, k / a, m, n / c, log)
-    return time + product(env, name, m / a, n, k / c, log)
+    return time + product(env, name, m / a, n, k / c, log)  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _hidden(
     env: Any, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
 ) -> None:
@@ -162,7 +164,7 @@ def _hidden(
     out[C_F], out[C_B] = forward, backward
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _softmax(
     env: Any, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
 ) -> None:
@@ -179,7 +181,7 @@ def _softmax(
         cells = (rows / s1) * v
         forward = _forward_cr(env, S_F, rows, d, v, s1, log) + o
         forward += element_wise(env, S_F, 3 * cells, 7 * cells * b, log)
-        forward += collective(env, S_F, rows, s1, B_KP1, False, False, log)
+        forward += collective(env, S_F, rows, s1, B_KP1, GATHER, log)
         backward = _backward_cr(env, S_B, rows, d, v, s1, log) + o
         backward += element_wise(env, S_B, 5 * cells, 11 * cells * b, log)
     else:
@@ -193,7 +195,7 @@ def _softmax(
     out[S_F], out[S_B] = forward, backward
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _embedding(
     env: Any, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
 ) -> None:
@@ -208,14 +210,14 @@ def _embedding(
     if kind == NONE:
         forward += size / opt[O_HOST]
     elif kind == CR:
-        forward += collective(env, E_F, rows * d, e1, B_KP1, False, False, log)
-        backward += collective(env, E_B, rows * d, e1, B_KP1, False, False, log)
+        forward += collective(env, E_F, rows * d, e1, B_KP1, GATHER, log)
+        backward += collective(env, E_B, rows * d, e1, B_KP1, GATHER, log)
     else:
-        backward += collective(env, E_B, rows * d / e2, e1, B_KP1, False, False, log)
+        backward += collective(env, E_B, rows * d / e2, e1, B_KP1, GATHER, log)
     out[E_F], out[E_B] = forward, backward
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _update(
     env: Any, name: int, k: float, n: float, kind: float, d1: float, d2: float, dp: float,
     log: FloatArray,
@@ -227,14 +229,14 @@ def _update(
         k = k / d1
     elif kind == RC:
         n = n / d2
-        time = collective(env, name, k * n, d1, B_KP1, False, False, log)
+        time = collective(env, name, k * n, d1, B_KP1, GATHER, log)
     reduced = k * n / d1 if kind == RC else k * n
-    time += collective(env, name, reduced, dp, B_DP, False, True, log)
+    time += collective(env, name, reduced, dp, B_DP, REDUCE, log)
     time += element_wise(env, name, 3 * k * n, 4 * k * n * b, log)
-    return time + element_wise(env, name, 4 * k * n, 3 * k * n * b, log)
+    return time + element_wise(env, name, 4 * k * n, 3 * k * n * b, log)  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def step_durations(
     env: Any, model: FloatArray, plan: FloatArray, out: FloatArray, log: FloatArray
 ) -> None:
@@ -263,7 +265,7 @@ def step_durations(
     out[R_E] = _update(env, R_E, v, d, kind, plan[P_E1], plan[P_E2], dp, log)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def memory_per_device(
     model: FloatArray, plan: FloatArray, precision: float, fixed: bool, out: FloatArray
 ) -> float:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 
+from mohsearch.evaluators.crossflow.compiled import inner
 from mohsearch.evaluators.crossflow.kernels import (
     B_LP,
     O_OVERHEAD,
@@ -35,8 +35,6 @@ all stages; then batch, m, k, n of a product; flop, bytes, launches of a pass; n
 link, mode of a collective; bytes, link of an exchange."""
 PRODUCT, PASS, COLLECTIVE, EXCHANGE = range(4)
 FORWARD, BACKWARD, UPDATE = range(3)
-GATHER, SCATTER, REDUCE = range(3)
-"""Modes of a collective: all-gather, reduce-scatter, all-reduce."""
 
 # Workload row. The rows of the table after the operations say how many layers of each kind a
 # stage holds.
@@ -48,13 +46,13 @@ W_MEMORY, W_OPERATIONS, W_KINDS, W_STAGES, W_MICRO, W_SEND = range(6)
 ) = range(5)  # fmt: skip
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def op_repeats(row: FloatArray, model: FloatArray) -> float:
     """Return how often a step runs an operation over all pipeline stages."""
     return row[Q_REPEATS]  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def first_op(ops: FloatArray) -> tuple[float, float, float]:
     """Return the dimensions of the first product, by which the authors choose a dataflow."""
     for i in range(ops.shape[0]):
@@ -63,7 +61,7 @@ def first_op(ops: FloatArray) -> tuple[float, float, float]:
     return 1.0, 1.0, 1.0
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def op_time(env: Any, index: int, row: FloatArray, log: FloatArray) -> float:
     """Return the time of one operation once."""
     what, overhead = row[Q_WHAT], env[2][O_OVERHEAD]
@@ -75,14 +73,11 @@ def op_time(env: Any, index: int, row: FloatArray, log: FloatArray) -> float:
         time = element_wise(env, index, row[Q_A], row[Q_B], log)
         return time + row[Q_C] * overhead  # type: ignore[no-any-return]
     if what == COLLECTIVE:
-        return collective(
-            env, index, row[Q_A], row[Q_B], int(row[Q_C]), row[Q_D] == SCATTER,
-            row[Q_D] != GATHER, log,
-        )  # fmt: skip
+        return collective(env, index, row[Q_A], row[Q_B], int(row[Q_C]), int(row[Q_D]), log)  # type: ignore[no-any-return]
     return exchange(env, index, row[Q_A], int(row[Q_B]), log) + env[1][T_LP]  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def ops_time(
     env: Any, model: FloatArray, ops: FloatArray, durations: FloatArray, log: FloatArray
 ) -> float:
@@ -100,6 +95,8 @@ def ops_time(
         stage = forward = last = 0.0
         for kind in range(kinds):
             layers = ops[count + 1 + s, kind]
+            if layers == 0.0:
+                continue
             forward += layers * times[3 * kind + FORWARD]
             stage += layers * (times[3 * kind + FORWARD] + times[3 * kind + BACKWARD])
             last += layers * times[3 * kind + UPDATE]
@@ -110,8 +107,12 @@ def ops_time(
         update = max(update, last)
     # A stage in steady state hands one activation on and one gradient back.
     steady = widest + (2.0 * send if stages > 1 else 0.0)
-    durations[U_FORWARD] = ahead + (micro - 1.0) * wide_ahead
+    durations[U_FORWARD] = ahead
+    if micro > 1.0:
+        durations[U_FORWARD] += (micro - 1.0) * wide_ahead
     durations[U_WIDEST], durations[U_UPDATE], durations[U_SEND] = widest, update, send
     durations[U_FILL] = fill + 2.0 * send * (stages - 1.0)
-    time: float = durations[U_FILL] + (micro - 1.0) * steady + update
+    time: float = durations[U_FILL] + update
+    if micro > 1.0:
+        time += (micro - 1.0) * steady
     return time

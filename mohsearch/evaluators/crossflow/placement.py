@@ -21,10 +21,10 @@ from functools import lru_cache
 from itertools import permutations
 from typing import Literal, get_args
 
-import numba as nb
 import numpy as np
 
 from mohsearch.core.errors import InfeasibleError, InputError
+from mohsearch.evaluators.crossflow.compiled import entry, inner
 from mohsearch.evaluators.crossflow.dpe import DIMENSIONS, Sizes, authors_layouts
 from mohsearch.evaluators.crossflow.layout import FloatArray
 
@@ -75,7 +75,7 @@ class Sharing:
         )
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _line(load: FloatArray, base: int, step: int, a: int, b: int, size: int, wraps: bool) -> int:
     """Load the links of a walk from a to b; link i joins i and i + 1. Return how many."""
     hops = abs(b - a)
@@ -92,7 +92,7 @@ def _line(load: FloatArray, base: int, step: int, a: int, b: int, size: int, wra
     return hops
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _walk(load: FloatArray, base: int, kind: int, count: int, a: int, b: int) -> int:
     """Load the links from station a to b of one level of ``count`` stations; return how many."""
     if a == b:
@@ -102,22 +102,22 @@ def _walk(load: FloatArray, base: int, kind: int, count: int, a: int, b: int) ->
         load[base + count + b] += 1.0
         return 1
     if kind in (_RING, _CHAIN):
-        return _line(load, base, 1, a, b, count, kind == _RING)
+        return _line(load, base, 1, a, b, count, kind == _RING)  # type: ignore[no-any-return]
     side = math.ceil(math.sqrt(count))
     wide = math.ceil(count / side)
     x, y, u, v = a // side, a % side, b // side, b % side
     hops = _line(load, base + y, side, x, u, wide, kind == _TORUS)
-    return hops + _line(load, base + wide * side + u * side, 1, y, v, side, kind == _TORUS)
+    return hops + _line(load, base + wide * side + u * side, 1, y, v, side, kind == _TORUS)  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _stride(kind: int, count: int) -> int:
     """Return how many links a level of ``count`` stations may have."""
     side = math.ceil(math.sqrt(count))
     return 2 * max(count, side * math.ceil(count / side))
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _leave(
     near: FloatArray, stride: int, kind: int, count: int, p: int, a: int, q: int, b: int
 ) -> tuple[int, int]:  # fmt: skip
@@ -138,18 +138,18 @@ def _leave(
     return hops + _walk(near, q * stride, kind, count, 0, b), 0
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _between(
     far: FloatArray, base: int, kind: int, packages: int, p: int, q: int, through: bool
 ) -> int:  # fmt: skip
     """Load the links from package p to q; without ``through`` only the first one."""
     if through:
-        return _walk(far, base, kind, packages, p, q)
+        return _walk(far, base, kind, packages, p, q)  # type: ignore[no-any-return]
     far[base + p] += 1.0
     return 1
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def link_loads(
     sizes: np.ndarray, device: np.ndarray, nodes: int, packages: int, near_kind: int,
     far_kind: int, through: bool, out: FloatArray,
@@ -202,7 +202,7 @@ def link_loads(
     out[1] = near.max()
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def _fill(
     sizes: np.ndarray, order: np.ndarray, winding: bool, snake: bool, nodes: int,
     device: np.ndarray,
@@ -236,7 +236,7 @@ def _fill(
         device[shard] = package * nodes + station
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def _all_orders(
     sizes: np.ndarray, orders: np.ndarray, nodes: int, packages: int, near_kind: int,
     far_kind: int, through: bool, out: FloatArray,

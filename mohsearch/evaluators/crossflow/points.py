@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba as nb
 import numpy as np
 
 from mohsearch.evaluators.crossflow.age import build_chip, max_bundles
+from mohsearch.evaluators.crossflow.compiled import entry, inner
 from mohsearch.evaluators.crossflow.kernels import (
     B_KP1,
     B_KP2,
+    GATHER,
     KIND_COLLECTIVE,
     KIND_TRANSFER,
     LOG_COLUMNS,
@@ -35,6 +36,7 @@ from mohsearch.evaluators.crossflow.kernels import (
     R_N,
     R_NAME,
     R_SENT,
+    SCATTER,
     collective,
     product,
 )  # fmt: skip
@@ -87,6 +89,7 @@ from mohsearch.evaluators.crossflow.lstm import (
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.operations import (
     W_MEMORY,
+    W_STAGES,
     first_op,
     op_repeats,
     ops_time,
@@ -130,7 +133,7 @@ RESULT_COLUMNS = 10
 _TOLERANCE = 1e-12
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def scaled_link(bandwidth: float, size: float) -> float:
     """Return the link bandwidth after the authors' scaling for a DGX-1 of V100."""
     if size <= 4.0:
@@ -140,7 +143,7 @@ def scaled_link(bandwidth: float, size: float) -> float:
     return bandwidth / 4.0
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def link_row(chip: FloatArray, place: FloatArray, plan: FloatArray, net: FloatArray) -> None:
     """Fill the bandwidth and latency that each parallel dimension sees."""
     intra = chip[K_NET + K_LINK_BANDWIDTH]
@@ -163,7 +166,7 @@ def link_row(chip: FloatArray, place: FloatArray, plan: FloatArray, net: FloatAr
         net[4 + i] = chip[K_NET + which * LINK_FIELDS + K_LINK_LATENCY]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _override(chip: FloatArray, over: FloatArray) -> None:
     k = K_LEVEL + 3 * LEVEL_FIELDS
     if over[V_DRAM] >= 0.0:
@@ -178,7 +181,7 @@ def _override(chip: FloatArray, over: FloatArray) -> None:
         chip[K_FLOPS] = over[V_FLOPS]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def chip_reason(chip: FloatArray, precision: float, exact: bool) -> int:
     """Return why a chip computes nothing, or ``OK``."""
     if chip[K_FLOPS] <= 0.0:
@@ -193,7 +196,7 @@ def chip_reason(chip: FloatArray, precision: float, exact: bool) -> int:
     return OK
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def over_budget(alloc: FloatArray) -> bool:
     """Tell whether the fractions of area, power or perimeter sum to more than one."""
     limit = 1.0 + 1e-9
@@ -204,7 +207,7 @@ def over_budget(alloc: FloatArray) -> bool:
     )
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _first_product(model: FloatArray, plan: FloatArray) -> tuple[float, float, float]:
     """Return the dimensions by which the authors' "best" dataflow is chosen once and for all."""
     rows, d = mini_batch(model, plan), model[M_HIDDEN]
@@ -216,7 +219,7 @@ def _first_product(model: FloatArray, plan: FloatArray) -> tuple[float, float, f
     return rows, 2 * d, g
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _step_time(
     env: Any, model: FloatArray, plan: FloatArray, forward: Any, backward: Any,
     durations: FloatArray, scratch: FloatArray, log: FloatArray, result: FloatArray,
@@ -237,7 +240,7 @@ def _step_time(
     return result[X_FORWARD] + result[X_BACKWARD]  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _gemm_time(
     env: Any, model: FloatArray, plan: FloatArray, log: FloatArray, result: FloatArray
 ) -> float:
@@ -246,18 +249,18 @@ def _gemm_time(
     a, c = plan[P_H1], plan[P_H2]
     if plan[P_HTYPE] == CR:
         time = product(env, C_F, m, float(math.ceil(k / a)), n, log)
-        time += collective(env, C_F, m * n, a, B_KP1, True, True, log)
+        time += collective(env, C_F, m * n, a, B_KP1, SCATTER, log)
     elif plan[P_HTYPE] == RC:
         rows = float(math.ceil(m / a))
         time = product(env, C_F, rows, k, float(math.ceil(n / c)), log)
-        time += collective(env, C_F, rows * n, c, B_KP2, False, False, log)
+        time += collective(env, C_F, rows * n, c, B_KP2, GATHER, log)
     else:
         time = product(env, C_F, m, k, n, log)
     result[X_FORWARD] = time
-    return time
+    return time  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _time_on(
     chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, kind: int,
     ops: FloatArray, opt: FloatArray, draws: np.ndarray, tiles: FloatArray, forward: Any,
@@ -296,17 +299,17 @@ def _time_on(
         time = _gemm_time(env, model, plan, log, result)
     if not time < math.inf:
         result[X_REASON] = NO_NETWORK
-    return time
+    return time  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _mixed(low: FloatArray, high: FloatArray, out: FloatArray) -> None:
     """Write a chip with the memory of ``low`` bundles and the compute of ``high``."""
     out[:] = low
     out[K_FLOPS] = max(low[K_FLOPS], high[K_FLOPS])
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _choose_bundles(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, most: int, place: FloatArray,
     model: FloatArray, plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray,
@@ -355,7 +358,7 @@ def _choose_bundles(
     return chosen
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _repeats(name: int, model: FloatArray, plan: FloatArray) -> float:
     """Return how often a step runs the kernels of one duration, over all pipeline stages."""
     if name in (T_F, T_B):
@@ -369,7 +372,7 @@ def _repeats(name: int, model: FloatArray, plan: FloatArray) -> float:
     return model[M_STEPS]  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _energy(
     chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, kind: int,
     ops: FloatArray, time: float, log: FloatArray, result: FloatArray,
@@ -404,14 +407,14 @@ def _energy(
     result[X_POWER] = result[X_ENERGY] / (time * devices) if time > 0.0 else 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _memory(
     model: FloatArray, plan: FloatArray, kind: int, opt: FloatArray, parts: FloatArray
 ) -> float:
     if kind == OPS:
         return model[W_MEMORY]  # type: ignore[no-any-return]
     if kind == LSTM:
-        return memory_per_device(model, plan, opt[O_PRECISION], opt[O_FIXED] != 0.0, parts)
+        return memory_per_device(model, plan, opt[O_PRECISION], opt[O_FIXED] != 0.0, parts)  # type: ignore[no-any-return]
     m, k, n = model[0], model[1], model[2]
     a, c = plan[P_H1], plan[P_H2]
     if plan[P_HTYPE] == CR:
@@ -421,7 +424,7 @@ def _memory(
     return opt[O_PRECISION] * (m * k + k * n + m * n)  # type: ignore[no-any-return]
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def evaluate_point(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
     plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray, draws: np.ndarray, forward: Any,
@@ -437,6 +440,9 @@ def evaluate_point(
     result[X_TIME] = math.inf
     if kind == LSTM and (plan[P_LP] == 2.0 or plan[P_LP] == 3.0):
         result[X_REASON] = UNSUPPORTED_PIPELINE
+        return
+    if kind == OPS and model[W_STAGES] == 0.0:
+        result[X_REASON] = INDIVISIBLE
         return
     if kind == LSTM and not fixed and not divides(model, plan):
         result[X_REASON] = INDIVISIBLE
@@ -467,7 +473,7 @@ def evaluate_point(
             result[X_REASON] = MEMORY_OVERFLOW
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def evaluate_all(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
     plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray, draws: np.ndarray, forward: Any,

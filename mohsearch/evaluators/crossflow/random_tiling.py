@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from mohsearch.evaluators.crossflow.compiled import inner
 from mohsearch.evaluators.crossflow.layout import (
     K_FLOPS,
     K_LEVEL,
@@ -45,7 +45,7 @@ def drawn_exponents() -> NDArray[np.int8]:
     return table
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def draw_tiles(elements: float, level: int, count: int, draws: np.ndarray, out: FloatArray) -> int:
     """Fill ``out[:count]`` with the authors' candidate tiles of one level; return a reason."""
     if elements < 1.0:
@@ -79,7 +79,7 @@ def draw_tiles(elements: float, level: int, count: int, draws: np.ndarray, out: 
     return OK if found >= count else TOO_FEW_TILES
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def draw_all(
     chip: FloatArray, precision: float, count: int, draws: np.ndarray, tiles: FloatArray
 ) -> int:
@@ -88,11 +88,11 @@ def draw_all(
         elements = chip[K_LEVEL + level * LEVEL_FIELDS + L_SHARE] / precision
         reason = draw_tiles(elements, level, count, draws, tiles[level])
         if reason != OK:
-            return reason
+            return reason  # type: ignore[no-any-return]
     return OK
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _clip(
     d: tuple[float, float, float], t: FloatArray, wide: bool, gap: bool
 ) -> tuple[float, float, float]:
@@ -115,7 +115,7 @@ def _clip(
     return t1, t2, t3
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _traffic(
     d: tuple[float, float, float], t: tuple[float, float, float], level: int, repeats: float
 ) -> tuple[float, float]:
@@ -133,7 +133,7 @@ def _traffic(
     return moved, visits
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def level_time(chip: FloatArray, level: int, flops: float, size: float) -> float:
     """Return the authors' roofline time of one level: either memory or compute, never both."""
     k = K_LEVEL + level * LEVEL_FIELDS
@@ -145,7 +145,7 @@ def level_time(chip: FloatArray, level: int, flops: float, size: float) -> float
     return math.inf if peak == 0.0 else flops / peak
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def resolve_flow(flow: int, m: float, k: float, n: float) -> int:
     """Return the dataflow that "best" picks for a product: by its largest dimension."""
     if flow != FLOW_BEST:
@@ -157,7 +157,7 @@ def resolve_flow(flow: int, m: float, k: float, n: float) -> int:
     return FLOW_ACTIVATION
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def loop_orders(flow: int, m: float, k: float, n: float, out: FloatArray) -> int:
     """Write the permuted triples that a dataflow tries; return how many."""
     if flow == FLOW_NONE:
@@ -180,7 +180,7 @@ def loop_orders(flow: int, m: float, k: float, n: float, out: FloatArray) -> int
     return 2 if x != y else 1
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _best_of_order(
     chip: FloatArray, tiles: FloatArray, count: int, dims: FloatArray, flow: int,
     precision: float, gap: bool, best: float, chosen: FloatArray,
@@ -225,7 +225,7 @@ def _best_of_order(
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def gemm_time(
     chip: FloatArray, tiles: FloatArray, count: int, m: float, k: float, n: float, flow: int,
     precision: float, overhead: float, gap: bool, chosen: FloatArray,

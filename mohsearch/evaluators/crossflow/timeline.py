@@ -11,10 +11,10 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from mohsearch.evaluators.crossflow.compiled import entry, inner
 from mohsearch.evaluators.crossflow.layout import FloatArray
 from mohsearch.evaluators.crossflow.lstm import (
     C_B,
@@ -162,7 +162,7 @@ def backward_graph(steps: int, layers: int, stages: int) -> StepGraph:
     return build.graph(soft[steps - 1], stages)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _push(
     when: FloatArray, what: IntArray, order: IntArray, size: int, time: float, count: int, task: int
 ) -> None:
@@ -176,7 +176,7 @@ def _push(
     when[at], what[at], order[at] = time, task, count
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _pop(when: FloatArray, what: IntArray, order: IntArray, size: int) -> None:
     """Remove the root of a heap of ``size`` entries."""
     size -= 1
@@ -198,7 +198,7 @@ def _pop(when: FloatArray, what: IntArray, order: IntArray, size: int) -> None:
     when[at], what[at], order[at] = time, task, count
 
 
-@nb.njit(cache=True, nogil=True)
+@entry
 def run(
     first: IntArray, successors: IntArray, predecessors: IntArray, resource: IntArray,
     kind: IntArray, root: int, devices: int, durations: FloatArray, links_kept: bool,
