@@ -86,9 +86,11 @@ def compare(
     names = [name.strip() for name in objectives.split(",")] if objectives else None
     result = compare_fronts(gather(folders, runs), by, names)
     if curves is not None or any(p.suffix.lower() in PICTURES for p in outputs):
-        found = _curves(folders, runs, result)
+        from mohsearch.analysis.compared_curves import compared_curves, curve_records
+
+        found = compared_curves(folders, runs, result)
         if curves is not None:
-            write_text(curves, to_csv(_curve_records(found, result)))
+            write_text(curves, to_csv(curve_records(found, result)))
             say(f"wrote {curves}")
     for path in outputs:
         _write(path, result, found if path.suffix.lower() in PICTURES else ())
@@ -111,42 +113,6 @@ def _check_outputs(outputs: tuple[Path, ...]) -> None:
             raise click.UsageError(
                 f"cannot tell a format from {path.name!r}: end it in {', '.join(known)}"
             )
-
-
-def _curves(folders: tuple[Path, ...], runs: tuple[str, ...], result: Comparison) -> Any:
-    """Return the runs' curves in the boxes and under the names of the comparison."""
-    from dataclasses import replace
-
-    from mohsearch.analysis.convergence import curves
-    from mohsearch.analysis.gather import gather_histories
-
-    contender = {run: s.contender for s in result.standings for run in s.runs}
-    histories = [h for h in gather_histories(folders, runs) if h.front.run in contender]
-    boxes = {run: result.box_of(run) for run in contender}
-    found = curves(histories, objectives=result.objectives, boxes=boxes)
-    return [replace(curve, contender=contender[curve.run]) for curve in found]
-
-
-def _curve_records(found: Any, result: Comparison) -> list[dict[str, object]]:
-    from mohsearch.analysis.convergence import bands
-
-    rows: list[dict[str, object]] = []
-    for case in result.cases:
-        members = {run for s in result.standings if s.case == case for run in s.runs}
-        for band in bands([c for c in found if c.run in members]):
-            rows += [
-                {
-                    "case": case,
-                    "contender": band.contender,
-                    "runs": band.runs,
-                    "evaluations": int(band.evaluations[k]),
-                    "hypervolume_q1": float(band.low[k]),
-                    "hypervolume_median": float(band.median[k]),
-                    "hypervolume_q3": float(band.high[k]),
-                }
-                for k in range(len(band.evaluations))
-            ]
-    return rows
 
 
 def _write(path: Path, result: Comparison, found: Any) -> None:

@@ -148,3 +148,40 @@ def convergence(
         title = heading or f"Convergence: {workload}"
         figure = plot_convergence(curves(chosen, by), heading=title)
         _save(figure, output, folder, "convergence.png", workload if len(groups) > 1 else "")
+
+
+@plot.command(
+    epilog=example("mohsearch plot attainment results --objectives latency_s,energy_j --by engine")
+)
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@click.option("--objectives", metavar="A,B,...", help="Metrics to draw. Default: the objectives.")
+@click.option(
+    "--by",
+    type=click.Choice(["engine", "portfolio", "problem", "template"]),
+    help="What runs must share to be repetitions. Default: everything but the seed.",
+)
+@_TITLE
+def attainment(
+    folder: Path,
+    output: Path | None,
+    runs: tuple[str, ...],
+    objectives: str | None,
+    by: str | None,
+    heading: str,
+) -> None:
+    """Draw what a quarter, half and three quarters of the seeds attain.
+
+    A point is attained by a run that has a solution as good or better. Several workloads give one
+    picture each.
+    """
+    from mohsearch.analysis.labels import by_workload
+    from mohsearch.analysis.plot_attainment import plot_attainment
+    from mohsearch.analysis.results import read_fronts
+
+    chosen = [name.strip() for name in objectives.split(",")] if objectives else None
+    groups = by_workload(read_fronts(folder, runs, designs=False))
+    for workload, fronts in groups.items():
+        figure = plot_attainment(fronts, chosen, by=by, heading=heading)
+        _save(figure, output, folder, "attainment.png", workload if len(groups) > 1 else "")

@@ -90,7 +90,7 @@ def test_an_export_without_a_known_suffix_is_refused(study, tmp_path):
     assert ".csv, .json, .nc" in result.stderr
 
 
-@pytest.mark.parametrize("kind", ["front", "gantt", "convergence"])
+@pytest.mark.parametrize("kind", ["front", "gantt", "convergence", "attainment"])
 def test_pictures_are_written_into_the_results_folder_by_default(study, kind):
     result = run("plot", kind, study)
     assert f"wrote {study / kind}.png" in result.stderr
