@@ -24,7 +24,7 @@ A study is run into a folder; everything else reads such folders.
 >>> comparison.tests[""][0].verdict
 'too few seeds'
 >>> mohsearch.plot("front", folder, folder / "front.svg").axes[0].get_xlabel()
-'latency (µs)'
+'energy (µJ)'
 >>> (folder / "front.svg").is_file()
 True
 >>> scratch.cleanup()

@@ -38,7 +38,7 @@ def test_comparing_and_reading_take_run_patterns(results):
     assert len(mohsearch.read_fronts(results, ["random"])) == 2
     comparison = mohsearch.compare(results, by="engine", objectives=["latency_s", "energy_j"])
     assert comparison.objectives == ("latency_s", "energy_j")
-    assert [s.contender for s in comparison.standings][0] == "pymoo nsga2"
+    assert comparison.standings[0].contender == "pymoo nsga2"
 
 
 def test_an_ablation_is_read_from_its_folder_and_drawn(tmp_path):
