@@ -16,7 +16,8 @@ holds what is being worked on, the other half what comes next, so the three run 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
@@ -38,8 +39,14 @@ _INNER: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-compiled = njit(**_INNER)
-"""Compiles a function that only compiled code calls: without the costly door from Python."""
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def compiled(function: FunctionT) -> FunctionT:
+    """Compile a function that only compiled code calls: without the costly door from Python."""
+    result: FunctionT = njit(**_INNER)(function)
+    return result
+
 
 entry = njit(cache=True, nogil=True, error_model="numpy")
 
