@@ -247,17 +247,20 @@ def export(
 
     CSV has one row per solution; JSON holds the whole designs; NetCDF needs the extra 'netcdf'.
     """
-    if solution is not None or design_format is not None:
-        from mohsearch.cli.pick import export_design
-
-        export_design(folder, runs, solution or "knee", design_format or "yaml", output)
-        return
-    if output is not None and output.is_dir():
-        raise click.UsageError(f"{str(output)!r} is a folder; give a file")
     from mohsearch.analysis.export import document, records, write_netcdf
     from mohsearch.analysis.quantities import count_text
     from mohsearch.analysis.results import read_fronts
 
+    if solution is not None or design_format is not None:
+        from mohsearch.analysis.fronts import choose
+        from mohsearch.cli.design_export import export_design
+
+        item = one_run(read_fronts(folder, runs))
+        index = choose(item, solution or "knee")
+        export_design(folder, item, index, design_format or "yaml", output)
+        return
+    if output is not None and output.is_dir():
+        raise click.UsageError(f"{str(output)!r} is a folder; give a file")
     kind = file_format or _format_of(output)
     if kind == "netcdf" and output is None:
         raise click.UsageError("NetCDF needs a file: give --output FILE.nc")

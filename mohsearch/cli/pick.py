@@ -1,19 +1,15 @@
-"""`mohsearch front pick`, and the export of one design."""
+"""`mohsearch front pick`: one design by budgets, weights or trade-offs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mohsearch.cli.front import FOLDER, RUN_OPTION, one_run, show_solution
 from mohsearch.cli.output import say
 from mohsearch.cli.program import example
-from mohsearch.core.files import write_text
-
-if TYPE_CHECKING:
-    from mohsearch.analysis.fronts import Front
 
 
 def _amounts(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -92,63 +88,3 @@ def pick(
     index = by_weights(item, weights, method, among) if weights else knee_among(item, among)
     show_solution(item, str(index))
     say(f"write it: mohsearch front export {folder} --run {item.run} --solution {index} --as yaml")
-
-
-def export_design(
-    folder: Path, runs: tuple[str, ...], solution: str, form: str, output: Path | None
-) -> None:
-    """Write one design: YAML to a file or standard output, or a folder of Timeloop files."""
-    from mohsearch.analysis.fronts import choose
-    from mohsearch.analysis.results import read_fronts
-
-    item = one_run(read_fronts(folder, runs))
-    index = choose(item, solution)
-    if form == "timeloop":
-        if output is None:
-            raise click.UsageError("--as timeloop writes a folder: give --output DIR")
-        _write_timeloop(item, index, output)
-        return
-    text = _yaml(folder, item, index)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(output, text)
-        say(f"wrote solution {index} of {item.run} to {output}")
-
-
-def _yaml(folder: Path, item: Front, index: int) -> str:
-    from mohsearch.analysis.results import read_genome
-    from mohsearch.core.cards import yaml_text
-    from mohsearch.study.design import design_card
-
-    card = design_card(
-        item.attrs,
-        read_genome(folder, item.run, index),
-        source=f"solution {index} of run {item.run}",
-        metrics={name: float(column[index]) for name, column in item.values.items()},
-        design=dict(item.designs[index]) if item.designs else {},
-    )
-    return yaml_text(card)
-
-
-def _write_timeloop(item: Front, index: int, output: Path) -> None:
-    from mohsearch.analysis.timeloop import timeloop_files
-    from mohsearch.core.cards import validate
-    from mohsearch.core.errors import InputError
-    from mohsearch.problems.moham import load_architectures
-    from mohsearch.problems.moham_options import MohamOptions
-    from mohsearch.workloads.zoo import load_application
-
-    if item.attrs.get("problem") != "moham":
-        raise InputError(
-            f"Timeloop describes accelerators of the moham problem, not {item.attrs['problem']}"
-        )
-    options = validate(MohamOptions, dict(item.attrs.get("options") or {}))
-    files = timeloop_files(
-        item.designs[index],
-        load_application(str(item.attrs["workload"])),
-        load_architectures(options),
-    )
-    for name, text in files.items():
-        write_text(output / name, text)
-    say(f"wrote {len(files)} files of solution {index} of {item.run} to {output}")
