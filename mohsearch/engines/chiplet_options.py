@@ -25,6 +25,7 @@ class PretrainingOptions(Card):
     package: str = Field(default="mcm36", description="Package card.")
     chips: Annotated[int, Field(ge=2, le=64)] = Field(default=8, description="Chips available.")
     samples: Count = Field(default=20_000, description="Partitions evaluated in training, in all.")
+    epochs: Count = Field(default=10, description="Passes over the rollouts of an update.")
     checkpoints: Count = Field(default=10, description="Checkpoints to choose from.")
     seed: int = Field(default=0, ge=0, description="Seed of the training.")
 
@@ -48,7 +49,7 @@ class PolicyOptions(Card):
     )
     minibatches: Count = Field(default=4, description="Minibatches of an update.")
     epochs: Count = Field(default=10, description="Passes over the rollouts of an update.")
-    learning_rate: Annotated[float, Field(gt=0)] = Field(default=1e-3, description="Adam's.")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(default=3e-4, description="Adam's.")
     clip: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.2, description="Clipping of an op's probability ratio."
     )
@@ -70,7 +71,7 @@ class PolicyOptions(Card):
         ),
     )
     sigma: Annotated[float, Field(gt=0)] = Field(
-        default=0.3, description="Standard deviation of that distribution, in chips."
+        default=0.5, description="Standard deviation of that distribution, in chips."
     )
     learn: bool = Field(default=True, description="Whether to learn; off is the paper's zero-shot.")
     checkpoint: str | None = Field(

@@ -71,12 +71,12 @@ class GraphTrial:
         return np.where(fits, self._bound_s / costs["interval_s"], 0.0)
 
     def round(self, trainer: PolicyTrainer, rng: np.random.Generator, learn: bool) -> float:
-        """Evaluate one batch of proposals, learn from it if asked, and return its best reward."""
+        """Evaluate one batch of proposals, learn from it if asked, and return its mean reward."""
         rollouts = trainer.propose(self.tensors, self.inputs, None)
         gained = self.rewards(rollouts.labels, rng)
         if learn:
             trainer.learn(self.tensors, rollouts, gained)
-        return float(gained.max())
+        return float(gained.mean())
 
 
 def pretrain(options: PolicyOptions, path: Path) -> list[float]:
@@ -117,15 +117,18 @@ def pretrain(options: PolicyOptions, path: Path) -> list[float]:
 def training_options(options: PolicyOptions) -> PolicyOptions:
     """Return the options under which the policy of a search is pre-trained.
 
-    Network, refinements and prior are the search's; the updates are the paper's (the defaults), so
-    that searches which fine-tune differently start from one policy.
+    Network, refinements and prior are the search's; all else is the pre-training's own or the
+    default, so that searches which fine-tune differently start from one policy.
     """
+    plan = options.pretraining
+    assert plan is not None
     return PolicyOptions(
+        epochs=plan.epochs,
         **options.network(),
         refinements=options.refinements,
         prior="none" if options.prior == "none" else "balanced",
         sigma=options.sigma,
-        pretraining=options.pretraining,
+        pretraining=plan,
     )
 
 

@@ -50,7 +50,7 @@ class SampledPartitions(Sampling):  # type: ignore[misc]  # pymoo ships no types
         drawn = problem.space.sample(
             n_samples, random_state, prior=self.prior, sigma=self.sigma, order=self.order
         )
-        return np.asarray(problem.space.encode(drawn))
+        return np.asarray(problem.space.encode(drawn, random_state))
 
 
 class ExactSeeds(Sampling):  # type: ignore[misc]

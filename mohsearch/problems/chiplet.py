@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mohsearch.core.cards import read_card, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.digest import content_digest
+from mohsearch.core.errors import InfeasibleError
 from mohsearch.evaluators.partition.bounds import interval_bounds, metric_bounds
 from mohsearch.evaluators.partition.chip_package import ChipPackage, load_chip_package
 from mohsearch.evaluators.partition.contiguous import contiguous_front
@@ -21,6 +22,7 @@ from mohsearch.evaluators.partition.costs import (
     describe_partition,
     evaluate_partitions,
 )
+from mohsearch.evaluators.partition.downsets import solve_downsets
 from mohsearch.evaluators.partition.task import PartitionTask
 from mohsearch.problems.base import ProblemCard, SearchProblem
 from mohsearch.problems.chiplet_baselines import GREEDY, greedy_partitions
@@ -186,6 +188,10 @@ class ChipletProblem(SearchProblem):
         on the interval the least bytes between chips, over the program order.
         """
         rows = [contiguous_front(self.task).labels]
+        try:
+            rows.append(solve_downsets(self.task, limit=MOST_DOWNSETS).labels)
+        except InfeasibleError:
+            pass  # too many downsets
         longest = float(self.task.time_s.sum())
         shortest = float(evaluate_partitions(self.task, rows[0])["interval_s"].min())
         limits = min(MOST_LIMITS, max(4, LIMITED_OPS // self.task.n))

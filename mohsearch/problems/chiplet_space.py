@@ -24,6 +24,8 @@ Labels = NDArray[np.int64]
 
 MOST_WEIGHT = 1_000_000
 MOST_KEY = 30_000
+BLUR = 0.02
+"""Standard deviation of blurred keys, as a part of their range."""
 
 
 class PartitionSpace:
@@ -138,13 +140,14 @@ class PartitionSpace:
             self._tasks[chips] = PartitionTask(task.graph, task.package, chips, time_s=task.time_s)
         return self._tasks[chips]
 
-    def encode(self, partitions: NDArray[Any]) -> Labels:
+    def encode(self, partitions: NDArray[Any], rng: np.random.Generator | None = None) -> Labels:
         """Return genomes that stand for partitions (count, n_ops), shape (count, n_var).
 
         Exact for labels, and for offsets where no edge spans more than one chip; for segments where
-        the program order is cut. Else the genome stands for a partition near the one given.
+        the program order is cut. Else the genome stands for a partition near the one given. With a
+        generator, keys are blurred, so that ops next to each other change places.
         """
-        Y = np.asarray(partitions, dtype=np.int64)
+        Y: Labels = np.asarray(partitions, dtype=np.int64)
         if self.genome == "labels":
             return Y.copy()
         chips = Y.max(axis=1, keepdims=True) + 1
@@ -155,6 +158,9 @@ class PartitionSpace:
         else:
             rank = np.argsort(np.argsort(Y, axis=1, kind="stable"), axis=1)
             genes = rank * MOST_KEY // self.n_ops
+            if rng is not None:
+                genes = genes + np.rint(rng.normal(0, BLUR * MOST_KEY, genes.shape)).astype(int)
+                genes = np.clip(genes, 0, MOST_KEY)
         return np.concatenate([chips, genes], axis=1)
 
     def _weights(self, labels: Labels) -> Labels:

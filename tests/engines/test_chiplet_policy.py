@@ -1,0 +1,232 @@
+"""The learned partitioner: it learns what it is paid for, repeats, and is saved and read back."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mohsearch.core.errors import InputError
+from mohsearch.engines.archive import Archive
+from mohsearch.engines.chiplet_features import FEATURES, graph_inputs
+from mohsearch.engines.chiplet_options import PolicyOptions
+from mohsearch.engines.chiplet_policy import GraphTensors, PolicyTrainer, build_network
+from mohsearch.engines.chiplet_pretraining import (
+    pretrain,
+    pretrained,
+    split_graphs,
+    training_options,
+)
+from mohsearch.engines.chiplet_rl import PolicyEngine, rewards
+from mohsearch.engines.driver import Budget, Search
+from mohsearch.engines.engine import make_engine
+from mohsearch.evaluators.partition.task import PartitionTask
+from mohsearch.operators.portfolio import load_portfolio
+from mohsearch.problems.chiplet import build
+from mohsearch.study import load_study
+from mohsearch.testing.contracts import check_engine
+from mohsearch.workloads.op_graph_files import load_graph
+
+torch = pytest.importorskip("torch")
+
+SMALL = {"layers": 2, "width": 16, "rollouts": 8, "epochs": 2, "minibatches": 2}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return PartitionTask(load_graph("own_dlrm"), chips=4)
+
+
+def trainer_on(task, seed=0, **options):
+    inputs = graph_inputs(task)
+    return PolicyTrainer(PolicyOptions(**{**SMALL, **options}), seed), GraphTensors(inputs), inputs
+
+
+def test_the_default_network_has_the_papers_sizes():
+    network = build_network(PolicyOptions(head="chips"))
+    assert len(network["layers"]) == 8
+    assert network["layers"][0]["own"].weight.shape == (128, 128)
+    assert network["hidden"].weight.shape == (128, 128)
+    assert network["out"].weight.shape[1] == 128
+    options = PolicyOptions()
+    assert (options.rollouts, options.minibatches, options.epochs) == (20, 4, 10)
+
+
+def test_features_are_finite_and_of_moderate_size():
+    for name in ("hf_bert_large_prim", "own_ae", "own_lstm_l1_h256_t16"):
+        inputs = graph_inputs(PartitionTask(load_graph(name)))
+        assert inputs.features.shape == (inputs.n_ops, FEATURES)
+        assert np.isfinite(inputs.features).all()
+        assert np.abs(inputs.features).max() < 8
+
+
+def test_means_over_neighbours_are_those_of_a_plain_loop(task):
+    inputs = graph_inputs(task)
+    tensors = GraphTensors(inputs)
+    h = np.random.default_rng(0).normal(size=(task.n, 3)).astype(np.float32)
+    got = tensors.mean_before(torch.from_numpy(h)).numpy()
+    for v in range(task.n):
+        before = task.graph.predecessors(v)
+        expected = h[before].mean(axis=0) if len(before) else np.zeros(3)
+        assert got[v] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("head", ["chips", "offsets"])
+def test_an_untrained_policy_proposes_chips_as_the_prior_says(task, head):
+    trainer, tensors, inputs = trainer_on(task, rollouts=100, head=head, sigma=0.8)
+    labels = trainer.propose(tensors, inputs, None).labels
+    assert labels.min() >= 0
+    assert labels.max() <= 3
+    distance = (np.arange(4)[None] - (4 * inputs.position - 0.5)[:, None]) / 0.8
+    chance = np.exp(-0.5 * distance**2)
+    expected = (chance / chance.sum(axis=1, keepdims=True)) @ np.arange(4)
+    assert np.abs(labels.mean(axis=0) - expected).max() < 0.4
+    assert np.abs(labels.mean() - expected.mean()) < 0.1
+
+
+def test_without_a_prior_an_untrained_policy_proposes_all_chips_alike(task):
+    trainer, tensors, inputs = trainer_on(task, rollouts=100, head="chips", prior="none")
+    labels = trainer.propose(tensors, inputs, None).labels
+    shares = np.bincount(labels.ravel(), minlength=4) / labels.size
+    assert np.abs(shares - 0.25).max() < 0.05
+
+
+def test_the_prior_follows_the_centre_that_is_given(task):
+    trainer, tensors, inputs = trainer_on(task, prior="incumbent", sigma=0.2)
+    wanted = np.arange(task.n) % 4
+    labels = trainer.propose(tensors, inputs, wanted.astype(float)).labels
+    assert (labels == wanted).mean() > 0.97
+
+
+@pytest.mark.parametrize("head", ["chips", "offsets"])
+def test_the_policy_learns_what_it_is_paid_for(task, head):
+    """Paid by the share of ops on chip 0, PPO makes chip 0 more likely."""
+    trainer, tensors, inputs = trainer_on(task, head=head, prior="none", learning_rate=5e-3)
+    shares = []
+    for _ in range(10):
+        rollouts = trainer.propose(tensors, inputs, None)
+        paid = (rollouts.labels == 0).mean(axis=1)
+        shares.append(paid.mean())
+        trainer.learn(tensors, rollouts, paid)
+    assert np.mean(shares[-3:]) > np.mean(shares[:3]) + 0.15
+
+
+def test_equal_rewards_teach_nothing(task):
+    trainer, tensors, inputs = trainer_on(task)
+    before = {k: v.clone() for k, v in trainer.network.state_dict().items()}
+    trainer.learn(tensors, trainer.propose(tensors, inputs, None), np.full(8, 0.5))
+    for name, tensor in trainer.network.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_torch_keeps_its_threads_and_its_global_generator(task):
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    trainer, tensors, inputs = trainer_on(task)
+    trainer.learn(tensors, trainer.propose(tensors, inputs, None), np.arange(8.0))
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_checkpoint_is_read_back_as_it_was_written(task, tmp_path):
+    trainer, tensors, inputs = trainer_on(task, seed=1)
+    trainer.learn(tensors, trainer.propose(tensors, inputs, None), np.arange(8.0))
+    trainer.save(tmp_path / "policy.npz")
+    other, _, _ = trainer_on(task, seed=2)
+    other.load(tmp_path / "policy.npz")
+    for name, tensor in trainer.network.state_dict().items():
+        assert torch.equal(tensor, other.network.state_dict()[name])
+
+
+def test_wrong_checkpoints_are_one_clear_error(task, tmp_path):
+    trainer, _, _ = trainer_on(task)
+    with pytest.raises(InputError, match="no such checkpoint"):
+        trainer.load(tmp_path / "missing.npz")
+    (tmp_path / "text.npz").write_text("text")
+    with pytest.raises(InputError, match="no checkpoint of a policy"):
+        trainer.load(tmp_path / "text.npz")
+    wide, _, _ = trainer_on(task, width=8)
+    wide.save(tmp_path / "wide.npz")
+    with pytest.raises(InputError, match="checkpoint of another network"):
+        trainer.load(tmp_path / "wide.npz")
+
+
+def search(seed, *, objectives=("interval_s",), budget=(8, 4), genome="labels", **options):
+    given = {"chips": 4, "genome": genome, "constraints": "chain"}
+    problem = build(given, "own_ae", objectives=objectives)
+    archive = Archive(problem)
+    engine = make_engine(
+        PolicyEngine, problem, load_portfolio("chiplet", "prior").build(problem),
+        options={**SMALL, **options}, population=budget[0], seed=seed, seen=archive.index,
+    )  # fmt: skip
+    return Search(problem, engine, archive, Budget(*budget))
+
+
+@pytest.mark.parametrize("options", [{}, {"prior": "incumbent"}, {"learn": False, "sigma": 1.0}])
+def test_the_engine_keeps_the_contract(options):
+    check_engine(lambda seed: search(seed, **options))
+
+
+def test_a_batch_of_rollouts_may_span_generations():
+    run = search(1, budget=(5, 4), rollouts=8)
+    assert [g.evaluations for g in run.generations()] == [5, 10, 15, 20]
+
+
+def test_other_genomes_are_refused():
+    with pytest.raises(InputError, match="genome: labels"):
+        search(1, genome="keys")
+
+
+@pytest.mark.parametrize(("sign", "expected"), [(1.0, [0.5, 0.25, 0.0]), (-1.0, [2.0, 4.0, 0.0])])
+def test_rewards_rise_with_throughput_and_vanish_without_memory(sign, expected):
+    F = sign * np.array([[2.0], [4.0], [1.0]])
+    G = np.array([[-0.1], [0.0], [0.3]])
+    assert rewards(F, G).tolist() == expected
+
+
+PLAN = {"graphs": ["own_ae", "tv_alexnet"], "validation": ["own_dlrm"], "chips": 3, "samples": 48,
+        "checkpoints": 2, "epochs": 2}  # fmt: skip
+
+
+def test_pretraining_keeps_the_best_of_its_checkpoints(tmp_path):
+    options = PolicyOptions(**SMALL, pretraining=PLAN)
+    scores = pretrain(options, tmp_path / "policy.npz")
+    assert len(scores) == 3
+    assert all(0 < score <= 1 for score in scores)
+    PolicyTrainer(options, 0).load(tmp_path / "policy.npz")
+    assert pretrain(options, tmp_path / "again.npz") == scores
+
+
+def test_a_pretrained_policy_is_cached_and_the_search_starts_from_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOHSEARCH_CACHE", str(tmp_path))
+    small = {"layers": 1, "width": 8, "rollouts": 4}
+    options = PolicyOptions(**small, pretraining={**PLAN, "samples": 40, "checkpoints": 1})
+    path = pretrained(options)
+    written = Path(path).stat().st_mtime_ns
+    assert pretrained(options.model_copy(update={"learn": False, "epochs": 3})) == path
+    assert Path(path).stat().st_mtime_ns == written
+    first = search(1, checkpoint=path, learn=False, **small)
+    second = search(1, pretraining=options.pretraining.model_dump(), learn=False, **small)
+    for _ in zip(first.generations(), second.generations(), strict=True):
+        pass
+    assert np.array_equal(first.archive.genomes, second.archive.genomes)
+
+
+def test_searches_that_fine_tune_differently_share_one_pretraining():
+    plain = PolicyOptions(pretraining=PLAN)
+    other = PolicyOptions(pretraining=PLAN, epochs=3, prior="incumbent", learning_rate=1e-4)
+    assert training_options(plain) == training_options(other)
+    assert training_options(plain) != training_options(PolicyOptions(pretraining=PLAN, sigma=1))
+
+
+def test_the_split_is_the_papers_and_the_study_tests_on_it():
+    training, validation, test = split_graphs()
+    assert (len(training), len(validation), len(test)) == (66, 5, 16)
+    assert len({*training, *validation, *test}) == 87
+    assert not any("bert_large" in name for name in (*training, *validation, *test))
+    assert list(load_study("chiplet_table2").spec.workloads) == test
+
+
+def test_options_that_contradict_each_other_are_refused():
+    with pytest.raises(ValueError, match="either a checkpoint or pretraining"):
+        PolicyOptions(checkpoint="a.npz", pretraining=PLAN)
+    with pytest.raises(ValueError, match="give training graphs"):
+        PolicyOptions(pretraining={"samples": 10})
