@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ FLOPS_PER_ELEMENT = {
     "Transpose": 0,
 }  # fmt: skip
 """Operations an output element of a vector op; 1 for types not named."""
-
-_NODE = re.compile(r"node(\d+)(?!\d)")
 
 
 def graph_from_onnx(
@@ -55,15 +52,25 @@ def graph_from_onnx(
         If the package ``onnx`` is not installed.
     """
     model = read_model(path)
+    _name_nodes(model)
     reads, sizes = _weights(model)
-    for index, node in enumerate(model.graph.node):
-        node.name = f"node{index}"
     graph = import_model(model, name=path.stem, origin=path, dims=dims, vector_ops=vector_ops)
     return _columns(graph, path, reads, sizes)
 
 
-def _weights(model: Any) -> tuple[list[list[int]], list[float]]:
-    """Return the weights that each node reads, and the bytes of each."""
+def _name_nodes(model: Any) -> None:
+    """Give every node a name of its own, its given one where that is possible."""
+    taken: set[str] = set()
+    for index, node in enumerate(model.graph.node):
+        name = "_".join(node.name.split()) if isinstance(node.name, str) else ""
+        if not name or name in taken:
+            name = f"{node.op_type}_{index}"
+        taken.add(name)
+        node.name = name
+
+
+def _weights(model: Any) -> tuple[dict[str, list[int]], list[float]]:
+    """Return the weights that each node reads, by its name, and the bytes of each."""
     onnx = require("onnx", "onnx")
     kinds = onnx.TensorProto
     floats = {kinds.FLOAT, kinds.FLOAT16, kinds.BFLOAT16, kinds.DOUBLE, kinds.INT8, kinds.UINT8}
@@ -77,26 +84,29 @@ def _weights(model: Any) -> tuple[list[list[int]], list[float]]:
         if tensor.data_type in floats and len(tensor.dims) > 0 and name not in number:
             number[name] = len(sizes)
             sizes.append(float(math.prod(tensor.dims) * ELEMENT_BYTES))
-    reads = [[number[t] for t in node.input if t in number] for node in model.graph.node]
+    reads = {n.name: [number[t] for t in n.input if t in number] for n in model.graph.node}
     return reads, sizes
 
 
+def _node_of(op: str, reads: Mapping[str, list[int]]) -> list[int]:
+    """Return the weights of the node that an op, or a piece of one, comes from."""
+    while op not in reads and "." in op:
+        op = op.rpartition(".")[0]
+    return reads.get(op, [])
+
+
 def _columns(
-    graph: OpGraph, path: Path, reads: list[list[int]], sizes: list[float]
+    graph: OpGraph, path: Path, reads: Mapping[str, list[int]], sizes: list[float]
 ) -> PartitionGraph:
     place = {op.name: i for i, op in enumerate(graph.ops)}
     edges = [(place[u], place[v]) for u, v in graph.digraph.edges]
-    weights = []
-    for op in graph.ops:
-        match = _NODE.match(op.name)
-        weights.append(reads[int(match.group(1))] if match else [])
     return PartitionGraph.from_columns(
         graph.name,
         [_type(op) for op in graph.ops],
         flops=[_flops(op, path) for op in graph.ops],
         out_bytes=[_elements(op, path) * ELEMENT_BYTES for op in graph.ops],
         edges=edges,
-        weights=weights,
+        weights=[_node_of(op.name, reads) for op in graph.ops],
         weight_bytes=sizes,
         element_bytes=ELEMENT_BYTES,
         source=str(path.name),

@@ -33,8 +33,14 @@ CHIP_COLUMNS = 6
 ) = range(10)
 PARAMETERS = 10
 
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+inner = njit(  # type: ignore[call-overload]
+    cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
+"""Called from compiled code alone: nothing is compiled for calls from Python."""
 
-@njit(cache=True, nogil=True, error_model="numpy")
+
+@inner
 def spread_op(  # type: ignore[no-untyped-def]
     u, row, mark, succ_starts, edge_dst, edge_bytes, fused_s, stamp, best, reached, last_edge,
     freed, chip_out,
@@ -61,7 +67,7 @@ def spread_op(  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def send(  # type: ignore[no-untyped-def]
     u, a, count, reached, best, last_edge, out_bytes, parameters, freed, live, sender, chip_out,
     link_out,
@@ -94,7 +100,7 @@ def send(  # type: ignore[no-untyped-def]
     return hop_bytes, transfers
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def sweep_memory(  # type: ignore[no-untyped-def]
     row, k, out_bytes, pred_starts, pred_edges, freed, live, parameters, chip_out
 ):
@@ -117,7 +123,7 @@ def sweep_memory(  # type: ignore[no-untyped-def]
         chip_out[a, MEMORY] = parameters[FRAGMENTS] * (chip_out[a, MEMORY] + chip_out[a, WEIGHTS])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def load_chips(k, sender, parameters, finish, chip_out, link_out):  # type: ignore[no-untyped-def]
     """Fill load of chips and bytes of links; return interval, latency and largest memory."""
     interval = 0.0
@@ -146,7 +152,7 @@ def load_chips(k, sender, parameters, finish, chip_out, link_out):  # type: igno
     return interval, latency, peak
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def evaluate_labels(  # type: ignore[no-untyped-def]
     labels, chips, time_s, fused_s, out_bytes, weight_bytes, weight_starts, weight_ids,
     succ_starts, edge_dst, edge_bytes, pred_starts, pred_edges, parameters, out, chip_out, link_out,

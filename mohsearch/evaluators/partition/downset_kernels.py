@@ -37,7 +37,7 @@ def _slot(sets, row, words, hashes, table):  # type: ignore[no-untyped-def]
 def list_downsets(  # type: ignore[no-untyped-def]
     pred_starts, pred_edges, edge_src, salt, sets, hashes, table
 ):
-    """Fill ``sets`` (limit + 1, words) with all downsets, the empty one first; return their number.
+    """Fill ``sets`` (limit + 1, words) with all downsets, the empty one first; return how many.
 
     Stops one beyond the limit. ``salt`` (n,) are random words, ``table`` a hash table of -1.
     """

@@ -103,12 +103,12 @@ def _list(task: PartitionTask, limit: int) -> NDArray[np.uint64]:
     size = 1024
     while True:
         size = min(size, limit)
-        sets = np.zeros((size + 2, words), np.uint64)
+        sets = np.zeros((size + 1, words), np.uint64)
         table = np.full(1 << (4 * size + 8).bit_length(), -1, np.int64)
         salt = generator(0, "downsets").integers(0, 2**64 - 1, graph.n, dtype=np.uint64)
         count = kernels.list_downsets(
             graph.pred_starts, graph.pred_edges, graph.edge_src, salt, sets,
-            np.zeros(size + 2, np.uint64), table,
+            np.zeros(size + 1, np.uint64), table,
         )  # fmt: skip
         if count <= size or size == limit:
             return sets[:count]

@@ -32,6 +32,11 @@ COUNTERS = 5
 compiled = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 """Without reference counts, which would take most of the time of such small functions."""
 
+inner = njit(  # type: ignore[call-overload]
+    cache=True, nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
+"""The same, called from compiled code alone: nothing is compiled for calls from Python."""
+
 
 class Network(NamedTuple):
     """The graph: edges by source and by destination, slack, and ops between the ends of edges."""
@@ -91,7 +96,7 @@ def new_search(n: int, chips: int) -> Search:
     )
 
 
-@compiled
+@inner
 def set_bounds(search, u):  # type: ignore[no-untyped-def]
     """Set lowest and highest chip of an op from its domain, which is not empty."""
     domain = search.domain[u]
@@ -138,7 +143,7 @@ def shrink(search, u, mask):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled
+@inner
 def judge_links(search):  # type: ignore[no-untyped-def]
     """Work out which direct dependencies of chips are there or may still come."""
     chips = len(search.placed)
@@ -173,7 +178,7 @@ def judge_links(search):  # type: ignore[no-untyped-def]
                 search.allowed_before[b] |= mine
 
 
-@compiled
+@inner
 def link(search, a, b):  # type: ignore[no-untyped-def]
     """Enter a direct dependency of two chips; return -1 if forbidden, 0 if known, 1 if new."""
     bit = ONE << np.uint64(b)
@@ -214,7 +219,7 @@ def undo(search, trail, links, top):  # type: ignore[no-untyped-def]
     counters[TOP] = top
 
 
-@compiled
+@inner
 def share_between(search, network, e):  # type: ignore[no-untyped-def]
     """Put the ops between the placed ends of an edge onto their chips, if they can be there."""
     start, stop = network.between_starts[e], network.between_starts[e + 1]
@@ -228,7 +233,7 @@ def share_between(search, network, e):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled
+@inner
 def visit(search, network, u):  # type: ignore[no-untyped-def]
     """Propagate the domain of one op along its edges.
 
@@ -272,7 +277,7 @@ def visit(search, network, u):  # type: ignore[no-untyped-def]
     return changed
 
 
-@compiled
+@inner
 def review_edges(search, network):  # type: ignore[no-untyped-def]
     """Apply the allowed dependencies of chips to all edges with one placed end."""
     for e in range(len(network.edge_src)):
@@ -286,7 +291,7 @@ def review_edges(search, network):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled
+@inner
 def cover_chips(search, network):  # type: ignore[no-untyped-def]
     """Keep every chip below a used one reachable; return False where one is lost."""
     top = search.counters[TOP]
@@ -321,7 +326,7 @@ def cover_chips(search, network):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled
+@inner
 def limit_chips(search):  # type: ignore[no-untyped-def]
     """Take away the chips above the first that no op can be on."""
     once = ZERO
@@ -378,7 +383,7 @@ def reset(search, network):  # type: ignore[no-untyped-def]
     return propagate(search, network) and limit_chips(search) and propagate(search, network)
 
 
-@compiled
+@inner
 def pick(search, u, weights, state):  # type: ignore[no-untyped-def]
     """Draw a chip of an op's domain with the given weights; uniformly where these are all zero."""
     domain = search.domain[u]
@@ -401,13 +406,13 @@ def pick(search, u, weights, state):  # type: ignore[no-untyped-def]
     return last
 
 
-@compiled
+@inner
 def place(search, network, u, c):  # type: ignore[no-untyped-def]
     """Put an op on a chip and propagate."""
     return shrink(search, u, ONE << np.uint64(c)) and propagate(search, network)
 
 
-@compiled
+@inner
 def attempt(  # type: ignore[no-untyped-def]
     search, network, order, wanted, fix, table, flat, max_fails, levels, state
 ):

@@ -19,16 +19,18 @@ from mohsearch.workloads.op_graph import Floats, PartitionGraph
 @njit(cache=True, nogil=True)
 def _fill_closures(succ_starts, edge_dst, after, before):  # type: ignore[no-untyped-def]
     """Fill the bits of all ops after and before each op, itself included."""
-    n = len(succ_starts) - 1
+    n, words = after.shape
     one = np.uint64(1)
     for u in range(n - 1, -1, -1):
         after[u, u >> 6] |= one << np.uint64(u & 63)
         for e in range(succ_starts[u], succ_starts[u + 1]):
-            after[u] |= after[edge_dst[e]]
+            for w in range(words):
+                after[u, w] |= after[edge_dst[e], w]
     for u in range(n):
         before[u, u >> 6] |= one << np.uint64(u & 63)
         for e in range(succ_starts[u], succ_starts[u + 1]):
-            before[edge_dst[e]] |= before[u]
+            for w in range(words):
+                before[edge_dst[e], w] |= before[u, w]
 
 
 @njit(cache=True, nogil=True)
