@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.analysis import style
-from mohsearch.analysis.quantities import Scale, scale_for
+from mohsearch.analysis.quantities import Scale, scale_for, size_text
 from mohsearch.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def plot_partition(
         raise InputError("this design is no partition (no chips, links or labels)")
     if graph is not None and graph.n != len(design["labels"]):
         raise InputError(f"the graph has {graph.n} ops, the design {len(design['labels'])}")
-    figure = style.new_figure(12.0, 8.0 if graph is not None else 4.8)
+    figure = style.new_figure(12.0, 7.0 if graph is not None else 4.6)
+    rows = 1 if graph is None else 2
+    heights = [0.6, 1.0][2 - rows :]
+    grid = figure.add_gridspec(rows, 2, width_ratios=[2.0, 1.0], height_ratios=heights)
     if graph is not None:
-        top, bottom = figure.subfigures(2, 1, height_ratios=[1.0, 1.15])
-        _draw_graph(top.subplots(), graph, np.asarray(design["labels"]))
-    else:
-        bottom = figure
-    load, ring = bottom.subplots(1, 2, width_ratios=[2.0, 1.0])
+        _draw_graph(figure.add_subplot(grid[0, :]), graph, np.asarray(design["labels"]))
+    load, ring = (figure.add_subplot(grid[rows - 1, column]) for column in (0, 1))
     time = scale_for([chip["load_s"] for chip in design["chips"]], "s")
     _draw_load(load, design, time)
     _draw_ring(ring, design)
@@ -106,7 +106,7 @@ def _draw_graph(axes: Axes, graph: PartitionGraph, labels: NDArray[np.integer]) 
     style.style_axes(axes, grid=None)
     axes.set_xlim(-1, x.max() + 1)
     reach = max(2.0, float(np.abs(y).max()))
-    axes.set_ylim(-1.15 * reach - 0.6, 1.3 * reach + 1.0)
+    axes.set_ylim(-1.15 * reach, 1.4 * reach)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("level of the op (longest path from the inputs); dark edges cross chips")
@@ -182,10 +182,9 @@ def _draw_ring(axes: Axes, design: Mapping[str, Any]) -> None:
             at[c][0], at[c][1], str(c), ha="center", va="center", zorder=3,
             fontsize=_number_size(count), color="white" if share > 0.45 else style.INK,
         )  # fmt: skip
-    traffic = scale_for([most], "bytes")
     lines = [
         f"{count} chips, {len(links)} links",
-        f"busiest link {traffic.quantity(most)}",
+        f"busiest link {size_text(most)} per sample",
         "width: traffic   shade: load",
     ]
     axes.text(0, 0, "\n".join(lines), ha="center", va="center", fontsize=style.TICK_SIZE)

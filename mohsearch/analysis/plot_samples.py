@@ -49,8 +49,10 @@ def plot_samples(
     for i, name in enumerate(order):
         mean, spread = table[name].mean(axis=0), table[name].std(axis=0)
         if len(table[name]) > 1:
-            band = {"color": colours[name], "alpha": 0.15, "linewidth": 0}
-            axes.fill_between(grid, mean - spread, mean + spread, step="post", **band)
+            low, high = mean - spread, mean + spread
+            axes.fill_between(
+                grid, low, high, step="post", color=colours[name], alpha=0.15, linewidth=0
+            )
         dash = _DASHES[(i // len(style.PALETTE)) % len(_DASHES)]
         axes.plot(
             grid, mean, dash, drawstyle="steps-post", linewidth=1.8, color=colours[name], label=name

@@ -185,3 +185,110 @@ def attainment(
     for workload, fronts in groups.items():
         figure = plot_attainment(fronts, chosen, by=by, heading=heading)
         _save(figure, output, folder, "attainment.png", workload if len(groups) > 1 else "")
+
+
+@plot.command(epilog=example("mohsearch plot partition results --solution interval_s"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@click.option(
+    "--solution",
+    default="knee",
+    show_default=True,
+    metavar="WHICH",
+    help="knee, a metric's name (its best), or a number.",
+)
+@_TITLE
+def partition(
+    folder: Path, output: Path | None, runs: tuple[str, ...], solution: str, heading: str
+) -> None:
+    """Draw one partition of a graph over chips: ops by chip, load per chip, traffic on the ring."""
+    from mohsearch.analysis.fronts import choose
+    from mohsearch.analysis.plot_chiplet import partition_facts, plot_partition
+    from mohsearch.analysis.results import read_fronts
+    from mohsearch.core.errors import InputError
+    from mohsearch.workloads.op_graph_files import load_graph
+
+    item = one_run(read_fronts(folder, runs))
+    index = choose(item, solution)
+    design = item.designs[index] if item.designs else {}
+    try:
+        graph, note = load_graph(str(item.attrs["workload"])), ""
+    except InputError:
+        graph, note = None, " (its graph is not on the shelf: not drawn)"
+    facts = ", ".join(partition_facts(design)) if design else ""
+    title = heading or f"{item.attrs['workload']}: {facts}"
+    figure = plot_partition(design, graph, heading=title, note=f"run {item.run}{note}")
+    _save(figure, output, folder, "partition.png")
+
+
+@plot.command(
+    epilog=example(
+        "mohsearch plot samples results --at 20,100,300,1000",
+        "mohsearch plot samples results --baseline equal-time --threshold 1.2,1.25",
+    )
+)
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@click.option("--baseline", help="Heuristic to compare with. Default: the first that is stated.")
+@click.option("--at", default="20,100,300,1000", show_default=True, help="Samples of the table.")
+@click.option("--threshold", default="", metavar="X,X,...", help="Improvements to reach.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
+@_TITLE
+def samples(
+    folder: Path,
+    output: Path | None,
+    runs: tuple[str, ...],
+    baseline: str | None,
+    at: str,
+    threshold: str,
+    as_csv: bool,
+    heading: str,
+) -> None:
+    """Print and draw the best result against samples: mean and deviation over seeds.
+
+    Improvement over each heuristic that the runs state, and samples until an improvement is
+    reached, as in Tables 2 and 3 of the multi-chip partitioning paper.
+    """
+    from mohsearch.analysis.plot_samples import plot_samples
+    from mohsearch.analysis.results import read_histories
+    from mohsearch.analysis.samples import sample_curves, sample_table
+    from mohsearch.cli.output import figure_text, print_table, to_csv
+
+    curves = sample_curves(read_histories(folder, runs))
+    counts = [int(n) for n in _numbers(at, "--at")]
+    rows = sample_table(curves, counts, _numbers(threshold, "--threshold"))
+    if as_csv:
+        click.echo(to_csv(rows), nl=False)
+    else:
+        headers = list(rows[0])
+        cells = [["-" if r[h] is None else figure_text(r[h]) for h in headers] for r in rows]
+        print_table(headers, cells, numeric=range(1, len(headers)))
+    _save(plot_samples(curves, baseline, heading=heading), output, folder, "samples.png")
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    from mohsearch.core.errors import InputError
+
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"{option}: numbers with commas between, got {text!r}") from None
+
+
+@plot.command(epilog=example("mohsearch plot correlation results"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@_TITLE
+def correlation(folder: Path, output: Path | None, runs: tuple[str, ...], heading: str) -> None:
+    """Draw two cost models on the same designs, for runs that differ in their problem alone."""
+    from mohsearch.analysis.correlation import matched_pairs
+    from mohsearch.analysis.plot_correlation import plot_correlation
+    from mohsearch.analysis.results import read_histories
+
+    pairs = matched_pairs(read_histories(folder, runs))
+    for pair in pairs:
+        say(f"{pair.name}: Pearson R {pair.pearson:.3f} over {len(pair.x)} designs")
+    _save(plot_correlation(pairs, heading=heading), output, folder, "correlation.png")
