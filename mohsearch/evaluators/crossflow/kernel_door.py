@@ -34,7 +34,9 @@ BIG_MS = 1.0
 
 
 @dataclass(frozen=True)
-class _Case:
+class Case:
+    """One kernel of a file."""
+
     index: int
     card: SystemCard
     kind: str
@@ -70,7 +72,7 @@ def evaluate(path: Path) -> EvaluationReport:
     if not rows:
         raise InputError("no rows", source=path)
     constants = load_constants()
-    cases = [_case(row, i, path) for i, row in enumerate(rows)]
+    cases = [case_of(row, i, path) for i, row in enumerate(rows)]
     predicted, plain = predict([c for c in cases if c is not None], constants)
     out = []
     for i, row in enumerate(rows):
@@ -117,7 +119,7 @@ def _size(row: Mapping[str, str], key: str, where: str, path: Path) -> float:
     return value
 
 
-def _case(row: Mapping[str, str], index: int, path: Path) -> _Case | None:
+def case_of(row: Mapping[str, str], index: int, path: Path) -> Case | None:
     """Return the kernel of one row; None for a row that is no product (other layouts' codes)."""
     where = f"row {index + 2}"
     label = row.get("gpu") or row.get("device")
@@ -132,7 +134,7 @@ def _case(row: Mapping[str, str], index: int, path: Path) -> _Case | None:
     if is_gemm:
         batch = _size(row, "B", where, path) if row.get("B") else 1.0
         m, n, k = (_size(row, key, where, path) for key in ("M", "N", "K"))
-        return _Case(index, card, _class_of(row, layout), number, (batch, m, n, k), True)
+        return Case(index, card, _class_of(row, layout), number, (batch, m, n, k), True)
     keys = ("B", "H") if row.get("H") else ("M", "N")
     numbers = _size(row, keys[0], where, path) * _size(row, keys[1], where, path)
     op = (row.get("op") or "elementwise").casefold()
@@ -140,7 +142,7 @@ def _case(row: Mapping[str, str], index: int, path: Path) -> _Case | None:
     size = numbers * width * _TENSORS.get(op, 2.0)
     if row.get("min_bytes"):
         size = _size(row, "min_bytes", where, path)
-    return _Case(index, card, op, number, (size, 0.0, 0.0, 0.0), False)
+    return Case(index, card, op, number, (size, 0.0, 0.0, 0.0), False)
 
 
 def _class_of(row: Mapping[str, str], layout: tuple[str, str]) -> str:
@@ -151,10 +153,10 @@ def _class_of(row: Mapping[str, str], layout: tuple[str, str]) -> str:
 
 
 def predict(
-    cases: Sequence[_Case], constants: KernelConstants
+    cases: Sequence[Case], constants: KernelConstants
 ) -> tuple[dict[int, float], dict[int, float]]:
     """Return predicted and plain-roofline milliseconds by row index."""
-    groups: dict[tuple[str, str, str, bool], list[_Case]] = {}
+    groups: dict[tuple[str, str, str, bool], list[Case]] = {}
     for case in cases:
         groups.setdefault((case.card.name, case.number, case.kind, case.is_gemm), []).append(case)
     predicted: dict[int, float] = {}
@@ -181,7 +183,7 @@ def predict(
 
 
 def _summary(
-    cases: Sequence[_Case], rows: Sequence[Mapping[str, str]], predicted: Mapping[int, float],
+    cases: Sequence[Case], rows: Sequence[Mapping[str, str]], predicted: Mapping[int, float],
     plain: Mapping[int, float],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return mean error and log-correlation per device and class, and over all products."""
