@@ -11,6 +11,7 @@ from mohsearch.cli import (
     ablate,
     compare,
     doctor,
+    engine,
     evaluate,
     front,
     pick,
@@ -52,7 +53,7 @@ for _command in (
     shelves.template,
     shelves.problem,
     shelves.operator,
-    shelves.engine,
+    engine.engine,
     evaluate.evaluate,
     doctor.doctor,
 ):

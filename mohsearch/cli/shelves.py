@@ -1,4 +1,4 @@
-"""What stands on the other shelves: templates, problems, operators, engines."""
+"""What stands on the other shelves: templates, problems, operators."""
 
 from __future__ import annotations
 
@@ -284,49 +284,3 @@ def list_operators(problem_name: str | None, as_json: bool) -> None:
         ]
         headers = ["name", "kind", "operators", "description"]
         print_table(headers, table, title=f"Portfolios of {slug}", numeric=[2])
-
-
-@click.group(cls=Group, epilog=example("mohsearch engine list"))
-def engine() -> None:
-    """List the search methods."""
-
-
-@engine.command("list", epilog=example("mohsearch engine list"))
-@_JSON
-def list_engines(as_json: bool) -> None:
-    """List engines and their algorithms: objectives they take, constraints, operators used."""
-    from mohsearch.engines import ENGINES
-
-    rows = []
-    for name in ENGINES.names():
-        loaded = ENGINES.load(name)
-        for algorithm, can in loaded.algorithms.items():
-            most = "any" if can.max_objectives is None else str(can.max_objectives)
-            rows.append(
-                {
-                    "engine": name,
-                    "algorithm": algorithm,
-                    "default": algorithm == loaded.default_algorithm,
-                    "objectives": f"{can.min_objectives} to {most}",
-                    "constraints": can.constraints,
-                    "operators": list(can.operators),
-                    "options": list(loaded.options_card.model_fields),
-                    "summary": can.summary,
-                }
-            )
-    if as_json:
-        click.echo(to_json(rows))
-        return
-    table = [
-        [
-            row["engine"],
-            row["algorithm"] + (" (default)" if row["default"] else ""),
-            row["objectives"],
-            "yes" if row["constraints"] else "no",
-            figure_text(row["operators"]),
-            row["summary"],
-        ]
-        for row in rows
-    ]
-    headers = ["engine", "algorithm", "objectives", "constraints", "operators", "summary"]
-    print_table(headers, table)
