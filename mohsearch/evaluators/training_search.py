@@ -20,7 +20,13 @@ from mohsearch.core.errors import InfeasibleError
 from mohsearch.evaluators.device_placement.plan import evaluate_plan
 from mohsearch.evaluators.device_placement.problem import ExpertPlan, PlacementProblem
 from mohsearch.evaluators.training_architecture import Architectures
-from mohsearch.evaluators.training_times import LayerTimes, SliceTimes, TrainingModel, UpdateCosts
+from mohsearch.evaluators.training_times import (
+    LayerTimes,
+    SliceTimes,
+    TrainingModel,
+    UpdateCosts,
+    roofline_times,
+)
 from mohsearch.evaluators.uniform_placement import (
     FIRST,
     INNER,
@@ -113,10 +119,23 @@ class Training(NamedTuple):
 
 
 class SettingTables(NamedTuple):
-    """Bounds on the latencies of many accelerators, by width; see :class:`LayerTimes`."""
+    """Bounds on latencies and energies of many accelerators: of layers by width, of the update."""
 
     lower: tuple[LayerTimes, ...]
-    update: tuple[UpdateCosts, ...]
+    update: UpdateCosts
+
+    def take(self, index: Integers) -> SettingTables:
+        """Return some of the accelerators, by place."""
+        lower = tuple(LayerTimes(*(column[index] for column in t)) for t in self.lower)
+        return SettingTables(lower, UpdateCosts(*(column[index] for column in self.update)))
+
+    def put(self, index: Integers, other: SettingTables) -> None:
+        """Write the bounds of some accelerators."""
+        for mine, theirs in zip(
+            (*self.lower, self.update), (*other.lower, other.update), strict=True
+        ):
+            for target, source in zip(mine, theirs, strict=True):
+                target[index] = source
 
 
 class TrainingSearch:
@@ -175,47 +194,57 @@ class TrainingSearch:
         ]
 
     def tables(self, architectures: Architectures, setting: Setting) -> SettingTables:
-        """Return bounds on latencies and energies, for :meth:`optimistic`."""
+        """Return bounds on latencies and energies from costed and bounded operators."""
         slices = self.slices(architectures, setting)
-        return SettingTables(tuple(s.lower() for s in slices), tuple(s.update for s in slices))
+        update = slices[0].update
+        return SettingTables(tuple(part.lower() for part in slices), update)
 
-    def optimistic(
-        self, tables: SettingTables, index: Integers, setting: Setting
-    ) -> tuple[Floats, Floats]:
+    def empty_tables(self, count: int) -> SettingTables:
+        """Return tables for :meth:`SettingTables.put` to fill."""
+        lower = tuple(
+            LayerTimes(*(np.empty((count, 3)) for _ in range(4))) for _ in self.model.widths
+        )
+        return SettingTables(lower, UpdateCosts(np.empty(count), np.empty(count)))
+
+    def roofline(self, architectures: Architectures, setting: Setting) -> SettingTables:
+        """Return weaker bounds without costing any operator."""
+        mode = "selective" if setting.recompute == "selective" else "none"
+        zero = np.zeros(len(architectures))
+        return SettingTables(
+            tuple(
+                roofline_times(self.model, architectures, setting.microbatch, width, mode)
+                for width in self.model.widths
+            ),
+            UpdateCosts(zero, zero),
+        )
+
+    def optimistic(self, tables: SettingTables, setting: Setting) -> tuple[Floats, Floats]:
         """Return a time of a batch and an energy of a sample that accelerators cannot beat.
 
         Parameters
         ----------
         tables
-            Of all accelerators.
-        index
-            Which of them.
+            Of these accelerators, for the same microbatch and mode.
         setting
-            With the same microbatch and mode as the tables.
+            How they train.
         """
-        lower = [LayerTimes(*(column[index] for column in t)) for t in tables.lower]
-        update = UpdateCosts(*(column[index] for column in tables.update[0]))
-        plans = self._place(lower, setting, update)
-        return plans.time_s, self._least_energy(lower, setting, update)
+        plans = self._place(tables.lower, setting, tables.update)
+        return plans.time_s, self._least_energy(tables.lower, setting, tables.update)
 
-    def balanced(
-        self, tables: SettingTables, index: Integers, setting: Setting
-    ) -> tuple[Floats, Floats]:
+    def balanced(self, tables: SettingTables, setting: Setting) -> tuple[Floats, Floats]:
         """Return a weaker bound on the time without any placement, and the bound on the energy.
 
         All devices share the work evenly, and one microbatch passes all layers.
         """
         chain = self._chain(setting)
         cluster = self.cluster.cluster(setting.microbatch)
-        best = np.full(len(index), np.inf)
-        lower = [LayerTimes(*(column[index] for column in t)) for t in tables.lower]
+        best = np.full(len(tables.update.seconds), np.inf)
         counts = np.array([1.0, chain.inner, 1.0])
-        for width, times in zip(chain.widths.tolist(), lower, strict=True):
+        for width, times in zip(chain.widths.tolist(), tables.lower, strict=True):
             work = (times.forward_s + times.backward_s) @ counts
             share = cluster.microbatches * width / cluster.devices
             best = np.minimum(best, work * max(1.0, share))
-        update = UpdateCosts(*(column[index] for column in tables.update[0]))
-        return best, self._least_energy(lower, setting, update)
+        return best, self._least_energy(tables.lower, setting, tables.update)
 
     def chain(self, setting: Setting, width: int) -> UniformChain:
         """Return the layers' bytes for one of the widths, by its position."""

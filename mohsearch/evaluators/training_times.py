@@ -23,13 +23,15 @@ from mohsearch.evaluators.layer_schedules import (
     bound_schedules,
     schedule_layer,
 )
-from mohsearch.evaluators.op_cost_options import CostOptions
+from mohsearch.evaluators.op_cost import bound_ops
+from mohsearch.evaluators.op_cost_options import WORD_BYTES, CostOptions
 from mohsearch.evaluators.op_schedule.instance import FUSED, TENSOR, VECTOR
 from mohsearch.evaluators.training_architecture import Architectures
 from mohsearch.evaluators.training_bridge import WorkloadCosts
 from mohsearch.evaluators.uniform_placement import INNER, UniformChain
 from mohsearch.workloads.hf_config import ModelConfig
 from mohsearch.workloads.training import TrainingWorkload, build_training
+from mohsearch.workloads.training_fusion import fuse
 from mohsearch.workloads.training_ops import TrainingOp
 
 Floats = NDArray[np.float64]
@@ -299,6 +301,48 @@ class SliceTimes:
             width=self.model.schedule_width,
         )
         return part, found
+
+
+def roofline_times(
+    model: TrainingModel, architectures: Architectures, microbatch: int, width: int, recompute: str
+) -> LayerTimes:
+    """Return latencies and energies no accelerator undercuts, without searching any tiling.
+
+    A pass takes no less than its longest path of operators, each at the roofline of all cores; than
+    its products on all multipliers; and, where operators share bandwidth strictly, than its memory
+    traffic. The energy is that of the multiplications and additions.
+    """
+    workload = model.workload(microbatch, width, recompute)
+    options, technology = model.cost, model.cost.technology
+    elements = architectures.tensor_cores * architectures.width * architectures.depth
+    count = len(architectures)
+    seconds, joules = np.empty((2, count, 3)), np.empty((2, count, 3))
+    for number, layer in enumerate(workload.layers):
+        for p, name in enumerate(PASSES):
+            graph = fuse(layer.graphs[name])
+            bounds = bound_ops(graph.ops, architectures, options)
+            ends = np.zeros((len(graph.ops), count))
+            for k, before in enumerate(graph.predecessors):
+                start = ends[list(before)].max(axis=0) if before else 0.0
+                ends[k] = start + bounds[k]
+            macs = sum(op.macs for op in graph.ops)
+            cycles = np.maximum(ends.max(axis=0, initial=0.0), macs / elements)
+            if options.sharing >= STRICT_SHARING and options.vector_memory:
+                words = sum(_least_words(op) for op in graph.ops)
+                cycles = np.maximum(cycles, words / options.memory_words_per_cycle)
+            seconds[p, :, number] = cycles / options.frequency_hz
+            joules[p, :, number] = macs * (technology.multiply_pj + technology.add_pj) * 1e-12
+    return LayerTimes(*seconds, *joules)
+
+
+def _least_words(op: TrainingOp) -> float:
+    """Return the words that an op moves to and from the memory at least."""
+    if op.engine == "vector":
+        return (op.read_bytes + op.write_bytes) / WORD_BYTES
+    if op.engine == "collective":
+        return 0.0
+    operands = op.batch * (op.m * op.k + op.k * op.n)
+    return float(operands + (op.engine == "tensor") * op.batch * op.m * op.n)
 
 
 class _Solved(NamedTuple):

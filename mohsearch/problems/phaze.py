@@ -32,6 +32,7 @@ from mohsearch.workloads.training_sets import load_models
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 NOT_PLACED = 1e12
 """Stands for the time, energy and power of a design that cannot train a model; such a design
@@ -83,7 +84,7 @@ class PhazeProblem(SearchProblem):
         self.cluster = self.options.cluster()
         self.searches = tuple(self._search(model) for model in self.models)
         self._gaps: dict[bytes, float] = {}
-        self._tables: dict[tuple[int, int, str], SettingTables] = {}
+        self._tables: dict[tuple[int, int, str, bool], tuple[SettingTables, Flags]] = {}
         upper = np.array(self.grid.shape) - 1
         super().__init__(card or load_card(), np.zeros_like(upper), upper, objectives)
 
@@ -246,12 +247,12 @@ class PhazeProblem(SearchProblem):
     def optimistic_tiers(
         self,
     ) -> tuple[tuple[str, Callable[[NDArray[Any]], dict[str, Floats]]], ...]:
-        """Return bounds on metrics: balanced work first, then placements over bounded latencies."""
+        """Return bounds on metrics: balanced rooflines, then placements of bounded schedules."""
         if self.options.expert_plan() is not None:
             return ()
         return (
-            ("balanced work", lambda X: self._optimistic(X, placed=False)),
-            ("placement of bounded schedules", lambda X: self._optimistic(X, placed=True)),
+            ("balanced rooflines", lambda X: self._optimistic(X, placed=False)),
+            ("placed critical paths and core budgets", lambda X: self._optimistic(X, placed=True)),
         )
 
     def _optimistic(self, X: NDArray[Any], *, placed: bool) -> dict[str, Floats]:
@@ -291,14 +292,26 @@ class PhazeProblem(SearchProblem):
     def _bound(
         self, m: int, ranks: Integers, setting: Setting, placed: bool
     ) -> tuple[Floats, Floats]:
+        """Return bounds on time and energy; tables grow by the accelerators asked for."""
         search = self.searches[m]
         mode = "selective" if setting.recompute == "selective" else "none"
-        key = (m, setting.microbatch, mode)
-        if key not in self._tables:
+        if not placed:
             machines = self.grid.architectures(self.grid.accelerators)
-            self._tables[key] = search.tables(machines, setting)
-        bound = search.optimistic if placed else search.balanced
-        return bound(self._tables[key], ranks, setting)
+            key = (m, setting.microbatch, mode, False)
+            if key not in self._tables:
+                self._tables[key] = (search.roofline(machines, setting), np.empty(0, dtype=bool))
+            return search.balanced(self._tables[key][0].take(ranks), setting)
+        key = (m, setting.microbatch, mode, True)
+        if key not in self._tables:
+            count = len(self.grid.accelerators)
+            self._tables[key] = (search.empty_tables(count), np.zeros(count, dtype=np.bool_))
+        tables, known = self._tables[key]
+        missing = np.unique(ranks[~known[ranks]])
+        if len(missing):
+            machines = self.grid.architectures(self.grid.accelerators[missing])
+            tables.put(missing, search.tables(machines, setting))
+            known[missing] = True
+        return search.optimistic(tables.take(ranks), setting)
 
     def decode(self, x: NDArray[Any]) -> Mapping[str, Any]:
         """Return the design of one row: accelerator, placement and schedules, as JSON types."""
