@@ -59,9 +59,12 @@ def _flow(row, chips, edge_src, edge_dst, used, direct, witness):  # type: ignor
             return BACKWARD
         if a < b:
             direct[a, b] = True
-    for c in range(1, chips):
-        if used[c] and not used[c - 1]:
-            witness[0] = c - 1
+    first = 0
+    while first < chips and used[first]:
+        first += 1
+    for c in range(first + 1, chips):
+        if used[c]:
+            witness[0] = first
             return SKIPPED
     return OK
 
