@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.analysis.fronts import Metric
-from mohsearch.analysis.labels import contender_fields, field_value, label
+from mohsearch.analysis.labels import field_value, label, varying_fields
 from mohsearch.analysis.results import History
 from mohsearch.core.errors import InputError, UnknownNameError
 
@@ -60,7 +60,7 @@ def sample_curves(histories: Sequence[History]) -> tuple[SampleCurve, ...]:
         If runs have different first objectives.
     """
     fronts = [history.front for history in histories]
-    fields = contender_fields(fronts)
+    fields = tuple(f for f in varying_fields(fronts) if f != "workload") or ("engine",)
     objectives = {front.objectives[0] for front in fronts}
     if len(objectives) > 1:
         raise InputError(f"runs optimise different objectives: {', '.join(sorted(objectives))}")
@@ -78,7 +78,7 @@ def _curve(history: History, fields: Sequence[str]) -> SampleCurve:
     certificate: Mapping[str, Any] = front.attrs.get("certificate") or {}
     baselines = certificate.get(f"baselines_{metric.name}") or {}
     return SampleCurve(
-        contender=label(front.attrs, fields) or label(front.attrs, ("engine",)),
+        contender=label(front.attrs, fields),
         workload=field_value(front.attrs, "workload"),
         seed=int(front.attrs.get("seed", 0)),
         samples=history.evaluations,

@@ -56,7 +56,8 @@ class SampledPartitions(Sampling):  # type: ignore[misc]  # pymoo ships no types
 class ExactSeeds(Sampling):  # type: ignore[misc]
     """Partitions that dynamic programs prove best: by number of chips, by limit on the interval.
 
-    The one with the least interval comes first, the others in random order.
+    The one with the least interval comes first, then those that no other beats in all objectives,
+    then the rest, both in random order.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class ExactSeeds(Sampling):  # type: ignore[misc]
         self, problem: Any, n_samples: int, random_state: Any = None, **_: Any
     ) -> NDArray[np.int64]:
         count = n_samples if self.copies else min(n_samples, len(problem.seeds))
-        return _seeded(problem, problem.seeds, count, random_state)
+        return _seeded(problem, problem.seeds, problem.best_seeds, count, random_state)
 
 
 class GreedySeeds(Sampling):  # type: ignore[misc]
@@ -82,14 +83,16 @@ class GreedySeeds(Sampling):  # type: ignore[misc]
     def _do(
         self, problem: Any, n_samples: int, random_state: Any = None, **_: Any
     ) -> NDArray[np.int64]:
-        return _seeded(problem, problem.greedy, n_samples, random_state)
+        return _seeded(problem, problem.greedy, 1, n_samples, random_state)
 
 
 def _seeded(
-    problem: Any, seeds: NDArray[np.int64], count: int, rng: np.random.Generator
+    problem: Any, seeds: NDArray[np.int64], best: int, count: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
+    """Return the first seed, the ``best`` first ones and the others, each in random order."""
     space = problem.space
-    order = np.r_[0, 1 + rng.permutation(len(seeds) - 1)].astype(np.int64)
+    head, tail = rng.permutation(np.arange(1, best)), rng.permutation(np.arange(best, len(seeds)))
+    order = np.concatenate([[0], head, tail]).astype(np.int64)
     rows = seeds[order[np.arange(count) % len(seeds)]].copy()
     extra = rows[len(seeds) :]
     if len(extra):

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import moocore
 import numpy as np
 from numpy.typing import NDArray
 
@@ -179,14 +180,19 @@ class ChipletProblem(SearchProblem):
         intervals = self.costs(self.greedy)["interval_s"].tolist()
         return dict(zip(GREEDY, intervals, strict=True))
 
-    @cached_property
+    @property
     def seeds(self) -> NDArray[np.int64]:
-        """Partitions that dynamic programs prove best, shape (seeds, n_ops), least interval first.
+        """Partitions that dynamic programs prove best, shape (seeds, n_ops).
 
         For every number of chips the least interval, over all downsets of the graph where these are
         few, and over the program order; and for every number of chips and each of up to 40 limits
-        on the interval the least bytes between chips, over the program order.
+        on the interval the least bytes between chips, over the program order. Those that no other
+        is better than in all objectives come first, of these the one with the least interval.
         """
+        return self._seeds[0]
+
+    @cached_property
+    def _seeds(self) -> tuple[NDArray[np.int64], int]:
         rows = [contiguous_front(self.task).labels]
         try:
             rows.append(solve_downsets(self.task, limit=MOST_DOWNSETS).labels)
@@ -199,8 +205,20 @@ class ChipletProblem(SearchProblem):
             rows.append(contiguous_front(self.task, interval_limit_s=float(limit)).labels)
         found = np.unique(np.concatenate(rows).astype(np.int64), axis=0)
         found = found[self.space.valid(found)]
-        interval = evaluate_partitions(self.task, found.astype(np.int16))["interval_s"]
-        return np.asarray(found[np.argsort(interval, kind="stable")])
+        costs = self.costs(found)
+        F = np.column_stack([costs[m.name] for m in self.objective_cards]) * self.signs
+        for constraint in self.card.constraints:
+            F[costs[constraint.name] > 0] = np.inf
+        best = (
+            moocore.is_nondominated(F, keep_weakly=False) if F.shape[1] > 1 else F[:, 0] <= F.min()
+        )
+        order = np.lexsort([costs["interval_s"], ~best])
+        return found[order], int(best.sum())
+
+    @property
+    def best_seeds(self) -> int:
+        """How many of :attr:`seeds` come first because no other is better in all objectives."""
+        return self._seeds[1]
 
     def ideal_point(self) -> dict[str, float]:
         """Return proven best values by metric (:mod:`mohsearch.evaluators.partition.bounds`)."""
