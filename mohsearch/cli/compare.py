@@ -143,6 +143,7 @@ def _print(result: Comparison) -> None:
         if k:
             click.echo()
         _print_standings(result, case)
+        _print_bounds(result, case)
         _print_tests(result, case)
     if len(result.cases) > 1 and result.mean_ranks():
         click.echo()
@@ -182,6 +183,21 @@ def _print_standings(result: Comparison, case: str) -> None:
             row.append("" if share is None else f"{share:.1%}")
         table.append(row)
     print_table(headers, table, title=case, numeric=[0, *range(2, fixed + len(others))])
+
+
+def _print_bounds(result: Comparison, case: str) -> None:
+    """Print how near each contender comes to the provable ideal point."""
+    standings = [s for s in result.standings if s.case == case]
+    names = list(dict.fromkeys(name for s in standings for name in s.over_bound))
+    if not names:
+        return
+    click.echo()
+    table = [
+        [s.contender, *(f"{s.over_bound[n]:+.1%}" if n in s.over_bound else "" for n in names)]
+        for s in standings
+    ]
+    headers = ["best above the proven bound", *names]
+    print_table(headers, table, numeric=range(1, len(headers)))
 
 
 def _print_tests(result: Comparison, case: str) -> None:

@@ -110,6 +110,7 @@ def test_compare_ranks_the_engines_and_writes_csv(study, tmp_path):
     assert lines[1].split()[:3] == ["1", "pymoo", "nsga2"]
     assert "dominated by random" in lines[0]
     assert "reference point at 1.1 in each" in out
+    assert "best above the proven bound  latency_s  energy_j  area_mm2" in out
     run("compare", study, "-o", tmp_path / "c.csv")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text())))
     assert [row["contender"] for row in rows] == ["pymoo nsga2", "random"]
