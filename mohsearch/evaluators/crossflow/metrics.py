@@ -20,19 +20,30 @@ from mohsearch.core.errors import InputError
 from mohsearch.evaluators.crossflow.config import CrossflowConfig, technology_row
 from mohsearch.evaluators.crossflow.evaluate import NO_OVERRIDE
 from mohsearch.evaluators.crossflow.layout import (
+    C_AREA,
     D_AREA,
+    D_CTRL,
     D_PER_MM,
     K_AREA_USED,
+    K_BUNDLES,
     K_DRAM_LINKS,
     K_LEVEL,
     K_LINKS,
+    K_MCUS,
     K_NET,
     L_BANKS,
     LEVEL_FIELDS,
     LINK_FIELDS,
+    N_AREA,
     N_PER_MM,
     NET,
     NET_FIELDS,
+    S_AREA,
+    S_BANK,
+    S_CTRL,
+    S_OVERHEAD,
+    SRAM,
+    SRAM_FIELDS,
     FloatArray,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.points import V_DRAM, V_INTER
@@ -197,3 +208,34 @@ def config_technology(config: CrossflowConfig, catalog: Catalog | None = None) -
         config.system or "V100", logic=given["logic"], memory=given["memory"],
     )  # fmt: skip
     return Technology(**{**found.__dict__, "row": technology_row(config)})
+
+
+def area_by_component_mm2(tech: FloatArray, chips: FloatArray) -> dict[str, FloatArray]:
+    """Return (n,) areas of what a chip holds; they sum to the used area.
+
+    Parameters
+    ----------
+    tech : (n, TECHNOLOGY_COLUMNS)
+    chips : (n, CHIP_COLUMNS)
+
+    Returns
+    -------
+    dict
+        ``cores``, ``registers``, ``l1``, ``l2`` (cells with their overhead), ``crossbar`` (all
+        levels), ``memory_controllers``, ``links``.
+    """
+    areas: dict[str, FloatArray] = {"cores": chips[:, K_MCUS] * tech[:, C_AREA]}
+    crossbar: FloatArray = np.zeros(chips.shape[0])
+    for level, name in enumerate(("registers", "l1", "l2")):
+        t, banks = SRAM + level * SRAM_FIELDS, chips[:, K_LEVEL + level * LEVEL_FIELDS + L_BANKS]
+        bits = 8.0 * tech[:, t + S_BANK]
+        areas[name] = banks * bits * tech[:, t + S_AREA] / (1.0 - tech[:, t + S_OVERHEAD])
+        crossbar = crossbar + banks * chips[:, K_BUNDLES] * tech[:, t + S_CTRL]
+    areas["crossbar"] = crossbar
+    areas["memory_controllers"] = stacks_of(chips) * tech[:, D_CTRL]
+    links: FloatArray = np.zeros(chips.shape[0])
+    for which in (0, 1):
+        count = chips[:, K_NET + which * LINK_FIELDS + K_LINKS]
+        links = links + count * tech[:, NET + which * NET_FIELDS + N_AREA]
+    areas["links"] = links
+    return areas

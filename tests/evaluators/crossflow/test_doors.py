@@ -47,7 +47,7 @@ def test_wrong_configurations_name_the_field(tmp_path):
     path.write_text("system: V1000\n")
     with pytest.raises(UnknownNameError, match="did you mean"):
         crossflow_door.evaluate(path)
-    path.write_text("system: A100\n")
+    path.write_text("system: H100\n")
     with pytest.raises(InputError, match="no CrossFlow allocation"):
         crossflow_door.evaluate(path)
     with pytest.raises(InputError, match="no strategy"):
