@@ -26,6 +26,7 @@ from mohsearch.evaluators.training_times import TrainingModel
 from mohsearch.problems.base import ProblemCard, SearchProblem
 from mohsearch.problems.phaze_design import describe_training
 from mohsearch.problems.phaze_options import PhazeOptions
+from mohsearch.problems.phaze_published import published, with_published
 from mohsearch.workloads.hf_config import ModelConfig
 from mohsearch.workloads.training import build_training
 from mohsearch.workloads.training_sets import load_models
@@ -78,8 +79,9 @@ class PhazeProblem(SearchProblem):
         objectives: Sequence[str] | None = None,
         card: ProblemCard | None = None,
     ) -> None:
-        self.options = (options or PhazeOptions()).resolved()
         self.models = tuple(models)
+        names = [model.name for model in self.models]
+        self.options = with_published(options or PhazeOptions(), names).resolved()
         self.grid: TrainingGrid = self.options.grid()
         self.cluster = self.options.cluster()
         self.searches = tuple(self._search(model) for model in self.models)
@@ -92,6 +94,8 @@ class PhazeProblem(SearchProblem):
         options = self.options
         expert = options.expert_plan()
         asked = options.tensor_parallel if expert is None else (expert.tensor,)
+        if options.published_widths and expert is None and config.name in published().models:
+            asked = published().models[config.name].widths
         widths = tuple(w for w in sorted(asked) if _cuts(config, w, options))
         if not widths:
             raise InputError(

@@ -58,6 +58,13 @@ class PhazeOptions(Card):
             "only its training is searched, and the area budget does not count."
         ),
     )
+    accelerator: Literal["tpuv4", "spotlight", "published", "common"] | None = Field(
+        default=None,
+        description=(
+            "A given accelerator by its role in the paper: TPUv4, what Spotlight found for the "
+            "model, what the paper found for the model, or its common one (tables 2 and 4)."
+        ),
+    )
     area_budget_mm2: Positive | None = Field(
         default=None, description="Largest area; that of the paper's TPUv4 if not given."
     )
@@ -88,6 +95,10 @@ class PhazeOptions(Card):
     tensor_parallel: Counts = Field(
         default=(1, 2, 4, 8),
         description="Tensor-parallel widths; those that cannot cut a model are left out.",
+    )
+    published_widths: bool = Field(
+        default=False,
+        description="Try the widths that the paper tried for the model, in place of these.",
     )
     sequence_length: Count | None = Field(
         default=None, description="Tokens per sample; the model's if not given."
@@ -129,7 +140,8 @@ class PhazeOptions(Card):
         ),
     )
     placement: Literal["optimal", "expert"] = Field(
-        default="optimal", description="The best placement, or the plan in `expert`."
+        default="optimal",
+        description="The best placement, or the plan in `expert`, by default the paper's.",
     )
     expert: ExpertCard | None = Field(
         default=None, description="Pipeline, data and tensor parallel degree of a plan by hand."
@@ -158,8 +170,8 @@ class PhazeOptions(Card):
 
     @model_validator(mode="after")
     def _consistent(self) -> PhazeOptions:
-        if self.placement == "expert" and self.expert is None:
-            raise ValueError("placement expert needs the plan in `expert`")
+        if self.accelerator is not None and self.fixed_architecture is not None:
+            raise ValueError("give either accelerator or fixed_architecture, not both")
         for name in ("microbatches", "hbm_gib", "recompute", "tensor_parallel"):
             values = getattr(self, name)
             if len(set(values)) < len(values):

@@ -193,6 +193,16 @@ def test_a_given_architecture_is_outside_the_budget_rule():
     assert spotlight.grid.size == 24
 
 
+def test_what_the_paper_says_of_a_model_can_be_named():
+    spotlight = build({"accelerator": "spotlight", "published_widths": True}, "gpt3-175b")
+    assert [axis.tolist() for axis in spotlight.grid.axes] == [[1], [1], [4096], [4], [128]]
+    assert spotlight.searches[0].model.widths == (4, 8)
+    expert = build({"accelerator": "tpuv4", "placement": "expert"}, "megatron-2.5b")
+    plan = expert.searches[0].expert
+    assert (plan.pipeline, plan.data, plan.tensor) == (8, 32, 4)
+    assert expert.searches[0].model.widths == (4,)
+
+
 def test_compat_names_every_switch_it_sets_and_spares_what_is_given():
     options = PhazeOptions(compat="paper", clock_ghz=1.05).resolved()
     for name, value in PAPER.items():
@@ -208,7 +218,21 @@ def test_compat_names_every_switch_it_sets_and_spares_what_is_given():
     ("options", "workload", "message"),
     [
         ({"tensor_parallel": [5]}, "bert-base", "none of the widths 5 cuts bert-base"),
-        ({"placement": "expert"}, "bert-base", "needs the plan in `expert`"),
+        (
+            {"placement": "expert"},
+            "bert-base",
+            "the paper has no model 'bert-base'; its models: opt",
+        ),
+        (
+            {"accelerator": "spotlight"},
+            "gpt2-xl+bert-large",
+            "refers to the paper's figures of one",
+        ),
+        (
+            {"accelerator": "tpuv4", "fixed_architecture": [1, 1, 2, 2, 2]},
+            "bert-large",
+            "give either accelerator or fixed_architecture",
+        ),
         ({"hbm_gib": [8, 8]}, "bert-base", "hbm_gib: a value stands twice"),
         ({"area_budget_mm2": 1}, "bert-base", "no accelerator fits the area budget"),
         ({"micro": [1]}, "bert-base", "no such field"),
