@@ -37,8 +37,8 @@ Progress = Callable[[int, int, str], None]
 MOST_DOWNSETS = 3000
 """Graphs with more downsets are seeded by splits of the program order alone."""
 
-MOST_LIMITS, LIMITED_OPS = 40, 16_000
-"""Limits on the interval for which seeds are made; fewer on graphs of many ops."""
+LIMITS = 40
+"""Limits on the interval for which seeds of least traffic are made."""
 
 
 def load_card(catalog: Catalog | None = None) -> ProblemCard:
@@ -185,7 +185,7 @@ class ChipletProblem(SearchProblem):
         """Partitions that dynamic programs prove best, shape (seeds, n_ops).
 
         For every number of chips the least interval, over all downsets of the graph where these are
-        few, and over the program order; and for every number of chips and each of up to 40 limits
+        few, and over the program order; and for every number of chips and each of 40 limits
         on the interval the least bytes between chips, over the program order. Those that no other
         is better than in all objectives come first, of these the one with the least interval.
         """
@@ -200,8 +200,7 @@ class ChipletProblem(SearchProblem):
             pass  # too many downsets
         longest = float(self.task.time_s.sum())
         shortest = float(evaluate_partitions(self.task, rows[0])["interval_s"].min())
-        limits = min(MOST_LIMITS, max(4, LIMITED_OPS // self.task.n))
-        for limit in np.geomspace(shortest, longest, limits + 1)[1:]:
+        for limit in np.geomspace(shortest, longest, LIMITS + 1)[1:]:
             rows.append(contiguous_front(self.task, interval_limit_s=float(limit)).labels)
         found = np.unique(np.concatenate(rows).astype(np.int64), axis=0)
         found = found[self.space.valid(found)]
