@@ -12,6 +12,7 @@ from mohsearch.evaluators.crossflow.design_points import (
     technology_of,
 )
 from mohsearch.evaluators.crossflow.evaluate import Strategy
+from mohsearch.evaluators.crossflow.layout import A_AREA, A_POWER, A_TDP
 from mohsearch.evaluators.crossflow.operations import OPERATION_COLUMNS
 from mohsearch.evaluators.crossflow.reading import config_from
 from mohsearch.evaluators.crossflow.reasons import INDIVISIBLE, MEMORY_OVERFLOW, OK
@@ -138,3 +139,14 @@ def test_models_that_cannot_be_trained_so_are_refused_at_once():
         Transformer(WORK.model, 0)
     with pytest.raises(InputError, match="takes 1 to 512 tokens"):
         Transformer(WORK.model, 8, sequence_length=100000)
+
+
+@pytest.mark.parametrize("column", [A_TDP, A_AREA, A_POWER, A_POWER + 1, A_POWER + 2, A_POWER + 6])
+def test_more_of_a_resource_is_never_slower(column):
+    code = np.array([(1, 2, 1, 2, 2)])
+    rows = np.tile(V100, (5, 1))
+    rows[:, 3:] *= 0.6
+    rows[:, column] *= np.array([0.8, 0.9, 1.0, 1.1, 1.3])
+    times = evaluate_points(DesignPoints(TECHNOLOGY, rows, None, code[0]), WORK).time_s
+    assert np.isfinite(times).all()
+    assert np.all(np.diff(times) <= 1e-9 * times[1:])
