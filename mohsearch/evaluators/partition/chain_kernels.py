@@ -13,8 +13,13 @@ from numba import njit
 
 from mohsearch.evaluators.partition.streams import shuffle, uniform
 
+inner = njit(  # type: ignore[call-overload]
+    cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False
+)
+"""Called from compiled code alone: no wrapper for calls from Python, and no reference counts."""
 
-@njit(cache=True, nogil=True)
+
+@inner
 def tighten(  # type: ignore[no-untyped-def]
     start, low, high, queue, waiting, succ_starts, edge_dst, pred_starts, pred_edges, edge_src
 ):
@@ -48,7 +53,7 @@ def tighten(  # type: ignore[no-untyped-def]
                     count += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def draw(weights, low, high, state):  # type: ignore[no-untyped-def]
     """Return a value of low..high with the given weights; uniform where these are all zero."""
     total = 0.0

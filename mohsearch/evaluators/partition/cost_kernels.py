@@ -35,9 +35,14 @@ PARAMETERS = 10
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 inner = njit(  # type: ignore[call-overload]
-    cache=True, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+    _nrt=False,
 )
-"""Called from compiled code alone: nothing is compiled for calls from Python."""
+"""Called from compiled code alone: no wrapper for calls from Python, and no reference counts."""
 
 
 @inner

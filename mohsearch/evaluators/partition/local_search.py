@@ -19,7 +19,13 @@ HOT, COLD = 0.3, 1e-3
 """First and last temperature, relative to the sum of the eighth powers of the loads."""
 
 
-@njit(cache=True, nogil=True)
+inner = njit(  # type: ignore[call-overload]
+    cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False
+)
+"""Called from compiled code alone: no wrapper for calls from Python, and no reference counts."""
+
+
+@inner
 def _send(u, row, sign, load, per_byte, succ_starts, edge_dst, edge_bytes):  # type: ignore[no-untyped-def]
     """Add (or take off) what sending an op's output to the next chip costs both chips."""
     a = row[u]
@@ -32,7 +38,7 @@ def _send(u, row, sign, load, per_byte, succ_starts, edge_dst, edge_bytes):  # t
         load[a + 1] += sign * size * per_byte
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _may_move(  # type: ignore[no-untyped-def]
     u, b, row, chips, ops_on, succ_starts, edge_dst, pred_starts, pred_edges, edge_src
 ):
@@ -51,14 +57,14 @@ def _may_move(  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _eighth(x):  # type: ignore[no-untyped-def]
     x *= x
     x *= x
     return x * x
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _shift(  # type: ignore[no-untyped-def]
     u, b, row, load, time_s, per_byte, succ_starts, edge_dst, edge_bytes, pred_starts, pred_edges,
     edge_src,
@@ -157,7 +163,7 @@ def anneal_chain(
     >>> task = PartitionTask(load_graph("own_lstm_l1_h256_t16"), chips=4)
     >>> labels, interval_s = split_orders(task)
     >>> _, better_s = anneal_chain(task, labels[0], np.random.default_rng(0), 20_000)
-    >>> better_s < interval_s[0]
+    >>> better_s < float(interval_s[0])
     True
     """
     row = as_labels(task, labels)[0].copy()
