@@ -292,3 +292,71 @@ def correlation(folder: Path, output: Path | None, runs: tuple[str, ...], headin
     for pair in pairs:
         say(f"{pair.name}: Pearson R {pair.pearson:.3f} over {len(pair.x)} designs")
     _save(plot_correlation(pairs, heading=heading), output, folder, "correlation.png")
+
+
+_MODEL = click.option("--model", help="One of the design's models. Default: the first.")
+_SOLUTION = click.option(
+    "--solution",
+    default="knee",
+    show_default=True,
+    metavar="WHICH",
+    help="knee, smallest, least-energy, a metric's name (its best), or a number.",
+)
+
+
+def _training_design(folder: Path, runs: tuple[str, ...], solution: str) -> tuple[Any, str]:
+    """Return one design of a run, and a note that names it."""
+    from mohsearch.analysis.fronts import choose
+    from mohsearch.analysis.results import read_fronts
+
+    item = one_run(read_fronts(folder, runs))
+    index = choose(item, solution)
+    return (item.designs[index] if item.designs else {}), f"run {item.run}, solution {index}"
+
+
+@plot.command(
+    epilog=example("mohsearch plot layer results --solution throughput_samples_per_s -o layer.png")
+)
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@_SOLUTION
+@_MODEL
+@_TITLE
+def layer(
+    folder: Path,
+    output: Path | None,
+    runs: tuple[str, ...],
+    solution: str,
+    model: str | None,
+    heading: str,
+) -> None:
+    """Draw when the operators of a training accelerator's layer run: forward and backward pass."""
+    from mohsearch.analysis.plot_phaze import plot_layer_schedule
+
+    design, note = _training_design(folder, runs, solution)
+    figure = plot_layer_schedule(design, model=model, heading=heading, note=note)
+    _save(figure, output, folder, "layer.png")
+
+
+@plot.command(epilog=example("mohsearch plot pipeline results --model llama2-7b -o pipeline.png"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@_SOLUTION
+@_MODEL
+@_TITLE
+def pipeline(
+    folder: Path,
+    output: Path | None,
+    runs: tuple[str, ...],
+    solution: str,
+    model: str | None,
+    heading: str,
+) -> None:
+    """Draw a training pipeline: its first microbatches, and the memory of every stage."""
+    from mohsearch.analysis.plot_phaze import plot_pipeline
+
+    design, note = _training_design(folder, runs, solution)
+    figure = plot_pipeline(design, model=model, heading=heading, note=note)
+    _save(figure, output, folder, "pipeline.png")

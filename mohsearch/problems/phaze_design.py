@@ -9,6 +9,7 @@ import numpy as np
 
 from mohsearch.core.errors import InfeasibleError
 from mohsearch.evaluators.device_placement.plan import evaluate_plan
+from mohsearch.evaluators.device_placement.problem import LayerCosts
 from mohsearch.evaluators.op_schedule.check import assign_cores
 from mohsearch.evaluators.training_architecture import Architectures
 from mohsearch.evaluators.training_search import Setting, Training, TrainingSearch
@@ -89,6 +90,7 @@ def _stages(
             "inner_layers": size,
             "layers": len(stage.layers),
             "devices": stage.devices * data,
+            "forward_s": _forward_s(problem.costs[tensor], layers),
             "load_s": stage.load_s,
             "memory_bytes": stage.memory_bytes,
             "state_bytes": float(problem.costs[tensor].state_bytes[layers].sum()),
@@ -97,6 +99,11 @@ def _stages(
         }
         for k, (size, stage, layers) in enumerate(zip(sizes, plan.stages, cut, strict=True))
     ]
+
+
+def _forward_s(costs: LayerCosts, layers: Sequence[int]) -> float:
+    """Return the forward time of a stage with its incoming transfer left out."""
+    return float(costs.forward_s[list(layers)].sum())
 
 
 def _layers(
