@@ -46,7 +46,20 @@ def test_every_shelf_is_a_declared_package_and_holds_data_only() -> None:
 
 
 def test_the_package_itself_holds_no_data_files() -> None:
-    assert {p.name for p in tracked("mohsearch") if p.suffix != ".py"} == {"py.typed"}
+    others = {p.name for p in tracked("mohsearch") if p.suffix != ".py"}
+    assert others == {"py.typed", "__init__.pyi"}, "markers and stubs only"
+    shipped = configparser.ConfigParser()
+    shipped.read(ROOT / "setup.cfg", encoding="utf-8")
+    assert set(shipped["options.package_data"]["mohsearch"].split(", ")) == others
+
+
+def test_the_stub_of_the_package_names_what_it_offers() -> None:
+    import mohsearch
+
+    lines = (ROOT / "mohsearch" / "__init__.pyi").read_text(encoding="utf-8").splitlines()
+    stubbed = {line.split(" as ")[1] for line in lines if " as " in line}
+    assert stubbed == set(mohsearch._API)
+    assert all(callable(getattr(mohsearch, name)) for name in stubbed)
 
 
 @pytest.mark.parametrize("shelf", SHELVES)
