@@ -1,4 +1,4 @@
-"""`mohsearch plot`: pictures of fronts, schedules and convergence."""
+"""`mohsearch plot`: pictures of fronts, schedules, convergence and deepflow designs."""
 
 from __future__ import annotations
 
@@ -292,6 +292,78 @@ def correlation(folder: Path, output: Path | None, runs: tuple[str, ...], headin
     for pair in pairs:
         say(f"{pair.name}: Pearson R {pair.pearson:.3f} over {len(pair.x)} designs")
     _save(plot_correlation(pairs, heading=heading), output, folder, "correlation.png")
+
+
+@plot.command(epilog=example("mohsearch plot fractions results --sort-by cost_usd"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@click.option(
+    "--sort-by", metavar="METRIC", help="Metric along the axis. Default: the first objective."
+)
+@_TITLE
+def fractions(
+    folder: Path, output: Path | None, runs: tuple[str, ...], sort_by: str | None, heading: str
+) -> None:
+    """Draw how each design of a deepflow front splits its area, power and edge."""
+    from mohsearch.analysis.plot_deepflow import plot_fractions
+    from mohsearch.analysis.results import read_fronts
+
+    front = one_run(read_fronts(folder, runs))
+    _save(plot_fractions(front, heading=heading, sort_by=sort_by), output, folder, "fractions.png")
+
+
+@plot.command(epilog=example("mohsearch plot scaling results -o fig9.svg"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@_TITLE
+def scaling(folder: Path, output: Path | None, runs: tuple[str, ...], heading: str) -> None:
+    """Draw the best time of each technology that deepflow runs evaluated, and write a table of it.
+
+    The table (CSV, beside the picture) has the best strategy and the data-parallel time as well.
+    """
+    import csv
+
+    from mohsearch.analysis.deepflow_tables import by_technology, read_evaluated
+    from mohsearch.analysis.plot_deepflow import plot_scaling
+
+    rows = [row for run in read_evaluated(folder, runs) for row in by_technology(run)]
+    _save(plot_scaling(rows, heading=heading), output, folder, "scaling.png")
+    table = (output or folder / "scaling.png").with_suffix(".csv")
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    say(f"wrote {table}")
+
+
+@plot.command(epilog=example("mohsearch plot roofline results --solution time_s"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@click.option(
+    "--solution",
+    default="knee",
+    show_default=True,
+    metavar="WHICH",
+    help="knee, a metric's name (its best), or a number.",
+)
+@_TITLE
+def roofline(
+    folder: Path, output: Path | None, runs: tuple[str, ...], solution: str, heading: str
+) -> None:
+    """Draw the roofline of one deepflow design with the kernels of an iteration on it."""
+    from mohsearch.analysis.fronts import choose
+    from mohsearch.analysis.plot_roofline import plot_roofline
+    from mohsearch.analysis.results import read_fronts
+
+    item = one_run(read_fronts(folder, runs))
+    index = choose(item, solution)
+    design = item.designs[index] if item.designs else {}
+    title = heading or f"Roofline of solution {index}: {design.get('strategy', '')}".strip(": ")
+    figure = plot_roofline(design, heading=title, note=f"run {item.run}")
+    _save(figure, output, folder, "roofline.png")
 
 
 _MODEL = click.option("--model", help="One of the design's models. Default: the first.")

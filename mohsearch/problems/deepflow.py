@@ -52,7 +52,9 @@ from mohsearch.evaluators.crossflow.layout import (
     FloatArray,
 )
 from mohsearch.evaluators.crossflow.reasons import MEMORY_OVERFLOW, OK, OVER_BUDGET
+from mohsearch.evaluators.crossflow.transformer import Transformer
 from mohsearch.problems.base import Box, ProblemCard, SearchProblem
+from mohsearch.problems.deepflow_authors import evaluate_in_authors_layouts
 from mohsearch.problems.deepflow_box import independent_variables
 from mohsearch.problems.deepflow_design import describe_design
 from mohsearch.problems.deepflow_options import DeepflowOptions
@@ -64,7 +66,7 @@ NO_ENERGY_J = 1e18
 NO_POWER_W = 1e9
 """What a design that cannot run reports; its constraint ``missing_parts`` is 1."""
 
-Workload = Lstm | Gemm
+Workload = Lstm | Gemm | Transformer
 
 
 def load_card(catalog: Catalog | None = None) -> ProblemCard:
@@ -153,6 +155,12 @@ class DeepflowProblem(SearchProblem):
             mapping=X[:, G_ORDER].astype(np.int64),
         )
 
+    def evaluated(self, points: DesignPoints) -> PointMetrics:
+        """Return all that the evaluator says about some points."""
+        if self.options.compat == "deepflow" and self.point_options.place is None:
+            return evaluate_in_authors_layouts(points, self.workload, self.point_options)
+        return evaluate_points(points, self.workload, self.point_options)
+
     def _chip_area(
         self, X: FloatArray, which: NDArray[np.int64], strategy: NDArray[np.int64]
     ) -> FloatArray:
@@ -175,7 +183,7 @@ class DeepflowProblem(SearchProblem):
         Fractions may sum to more than one; ``budget_excess`` says so.
         """
         points = self.points(X)
-        found = evaluate_points(points, self.workload, self.point_options)
+        found = self.evaluated(points)
         runs = np.isin(found.reason, (OK, MEMORY_OVERFLOW, OVER_BUDGET)) & (found.time_s < math.inf)
         values = {
             "time_s": np.where(runs, found.time_s, NO_TIME_S),
@@ -219,7 +227,7 @@ class DeepflowProblem(SearchProblem):
             return {}
         flop, samples = product_flop(self.workload)
         rate = self._best_rate()
-        if rate <= 0.0:
+        if rate <= 0.0 or flop <= 0.0:
             return {}
         time = flop / (self.options.devices * rate)
         energy = min(_least_flop_energy(t.row) for t in self.technologies)
@@ -298,8 +306,11 @@ def _check(X: FloatArray, space: DeepflowSpace) -> None:
 def product_flop(workload: Workload) -> tuple[float, float]:
     """Return the operations of an iteration's matrix products, all devices, and its samples.
 
-    Splitting rounds shares up, so that no strategy does fewer.
+    Splitting rounds shares up, so that no strategy does fewer. Of a transformer nothing is proven:
+    0 operations.
     """
+    if isinstance(workload, Transformer):
+        return 0.0, workload.samples
     if isinstance(workload, Gemm):
         return 2.0 * workload.m * workload.k * workload.n, 1.0
     w, d = workload, workload.layer_size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mohsearch.evaluators.crossflow.design_points import ORDERS, evaluate_points
+from mohsearch.evaluators.crossflow.design_points import ORDERS
 from mohsearch.evaluators.crossflow.design_space import (
     CLASS_GENES,
     CLASS_NAMES,
@@ -22,6 +22,7 @@ from mohsearch.evaluators.crossflow.design_space import (
 )
 from mohsearch.evaluators.crossflow.dpe import DIMENSIONS
 from mohsearch.evaluators.crossflow.layout import A_CHIP_AREA, FloatArray, chip_record
+from mohsearch.evaluators.crossflow.point_kernels import kernel_records
 from mohsearch.evaluators.crossflow.reasons import REASONS
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def describe_design(
     """Return the design of one genome as plain JSON types."""
     setup, space = problem.setup, problem.space
     points = problem.points(x[None])
-    found = evaluate_points(points, problem.workload, problem.point_options)
+    found = problem.evaluated(points)
     strategy = space.strategies[int(x[G_STRATEGY])]
     order = int(found.mapping[0])
     return {
@@ -57,6 +58,7 @@ def describe_design(
         "devices": problem.options.devices,
         "mapping_order": [DIMENSIONS[i] for i in ORDERS[order]] if order >= 0 else None,
         "reason": REASONS[int(found.reason[0])],
+        "kernels": kernel_records(points, found, 0, problem.workload, problem.point_options),
         "chip": {k: v for k, v in chip_record(found.chips[0]).items() if np.isfinite(v)},
         "metrics": dict(metrics),
     }

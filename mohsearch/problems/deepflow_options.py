@@ -176,6 +176,8 @@ class DeepflowOptions(Card):
             count = Strategy.parse(name, field="strategies").devices
             if count != self.devices:
                 raise ValueError(f"strategies: {name} takes {count} devices, not {self.devices}")
+        if self.compat == "deepflow" and self.mapping == "searched":
+            raise ValueError("mapping: compat tries all of the authors' layouts; leave it at best")
         if self.compat == "none" and self.tile_candidates != 20:
             raise ValueError("tile_candidates: means something under compat: deepflow only")
         return self

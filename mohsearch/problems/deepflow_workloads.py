@@ -11,6 +11,8 @@ from mohsearch.core.cards import Card, read_yaml, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError
 from mohsearch.evaluators.crossflow.evaluate import Gemm, Lstm
+from mohsearch.evaluators.crossflow.transformer import Transformer
+from mohsearch.workloads.hf_config import load_model
 
 Count = Annotated[int, Field(gt=0)]
 FOLDER = "workloads/iterations"
@@ -51,7 +53,32 @@ class GemmCard(Card):
         return Gemm(self.m, self.k, self.n)
 
 
-_KINDS: dict[str, type[Card]] = {"lstm": LstmCard, "gemm": GemmCard}
+class TransformerCard(Card):
+    """Training step of a transformer; its model stands on the shelf ``workloads/models``."""
+
+    kind: Literal["transformer"]
+    model: str
+    batch_size: Count
+    """Samples of the whole system per step."""
+    microbatch: Count = 1
+    sequence_length: Count | None = None
+    recompute: Literal["none", "selective", "full"] = "none"
+    sequence_parallel: bool = False
+    source: str
+
+    def workload(self) -> Transformer:
+        """Return what the evaluator takes."""
+        return Transformer(
+            load_model(self.model), self.batch_size, self.microbatch, self.sequence_length,
+            self.recompute, self.sequence_parallel,
+        )  # fmt: skip
+
+
+_KINDS: dict[str, type[Card]] = {
+    "lstm": LstmCard,
+    "gemm": GemmCard,
+    "transformer": TransformerCard,
+}
 
 
 def iteration_names(catalog: Catalog | None = None) -> list[str]:
@@ -66,7 +93,7 @@ def load_iteration(
     base: Path | None = None,
     source: str | Path | None = None,
     field: str | None = None,
-) -> Lstm | Gemm:
+) -> Lstm | Gemm | Transformer:
     """Return a workload by name or from its card.
 
     Raises
@@ -88,5 +115,5 @@ def load_iteration(
     card = _KINDS.get(str(kind))
     if card is None:
         raise InputError(f"must be one of {', '.join(_KINDS)}", source=path, field="kind")
-    workload: Lstm | Gemm = validate(card, data, source=path).workload()  # type: ignore[attr-defined]
+    workload: Lstm | Gemm | Transformer = validate(card, data, source=path).workload()  # type: ignore[attr-defined]
     return workload
