@@ -45,12 +45,19 @@ def test_every_shelf_is_a_declared_package_and_holds_data_only() -> None:
         assert not [p for p in tracked(shelf) if p.suffix == ".py"]
 
 
-def test_the_package_itself_holds_no_data_files() -> None:
-    others = {p.name for p in tracked("mohsearch") if p.suffix != ".py"}
-    assert others == {"py.typed", "__init__.pyi"}, "markers and stubs only"
-    shipped = configparser.ConfigParser()
-    shipped.read(ROOT / "setup.cfg", encoding="utf-8")
-    assert set(shipped["options.package_data"]["mohsearch"].split(", ")) == others
+def test_every_file_of_the_package_that_is_no_python_is_declared() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    patterns = {
+        folder: config["options.package_data"].get(package, "").replace(",", " ").split()
+        for package, folder in declared().items()
+    }
+    for path in tracked("mohsearch"):
+        if path.suffix == ".py":
+            continue
+        places = [folder for folder in patterns if path.is_relative_to(folder)]
+        matches = [path.relative_to(f).match(pattern) for f in places for pattern in patterns[f]]
+        assert any(matches), f"{path} is not in options.package_data"
 
 
 def test_the_stub_of_the_package_names_what_it_offers() -> None:
