@@ -3,6 +3,7 @@
 import pytest
 
 from mohsearch.problems import PROBLEMS
+from mohsearch.problems.base import SearchProblem
 
 SMALL_INSTANCES = {
     "chiplet": {"workload": "own_ae", "options": {"chips": 4, "genome": "labels"}},
@@ -37,16 +38,28 @@ SMALL_INSTANCES = {
 """By problem: a workload and options that build and evaluate within seconds."""
 
 
+@pytest.fixture(scope="session")
+def built() -> dict[str, SearchProblem]:
+    """Problems built so far, whatever the order in which tests ask for them."""
+    return {}
+
+
 @pytest.fixture(scope="session", params=PROBLEMS.names())
-def problem(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+def problem(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    built: dict[str, SearchProblem],
+) -> SearchProblem:
     """Build one registered problem, small."""
-    build = PROBLEMS.load(request.param)
-    if request.param not in SMALL_INSTANCES:
-        pytest.skip(f"plug-in problem {request.param}: its own tests run the contract")
-    small = SMALL_INSTANCES[request.param]
-    return build(
-        small["options"],
-        small["workload"],
-        cache_dir=tmp_path_factory.mktemp("cache"),
-        workers=1,
-    )
+    name = request.param
+    if name not in SMALL_INSTANCES:
+        pytest.skip(f"plug-in problem {name}: its own tests run the contract")
+    if name not in built:
+        small = SMALL_INSTANCES[name]
+        built[name] = PROBLEMS.load(name)(
+            small["options"],
+            small["workload"],
+            cache_dir=tmp_path_factory.mktemp("cache"),
+            workers=1,
+        )
+    return built[name]

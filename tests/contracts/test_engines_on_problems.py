@@ -8,21 +8,29 @@ from mohsearch.engines.archive import Archive
 from mohsearch.engines.driver import Budget, Search
 from mohsearch.engines.engine import make_engine
 from mohsearch.operators.portfolio import load_portfolio
+from mohsearch.problems import PROBLEMS
 from mohsearch.testing.contracts import check_engine
 
 POPULATION, GENERATIONS = 8, 3
-SLOW = {
+HEAVY = {
     ("pymoo", "age-moea2"),  # compiles for ten seconds
     ("optuna", "gp"),  # imports torch, fits a Gaussian process for each evaluation
 }
-ALGORITHMS = [
-    pytest.param(
-        name, algorithm, id=f"{name}-{algorithm}",
-        marks=[pytest.mark.slow] if (name, algorithm) in SLOW else [],
-    )
-    for name in ENGINES.names()
-    for algorithm in ENGINES.load(name).algorithms
-]  # fmt: skip
+EVERY_ALGORITHM_ON = "moham"
+"""Elsewhere only the first algorithm of an engine runs in the quick suite; the rest are slow."""
+
+
+def cells():
+    for problem in PROBLEMS.names():
+        for name in ENGINES.names():
+            engine = ENGINES.load(name)
+            for algorithm in engine.algorithms:
+                first = algorithm == engine.default_algorithm
+                quick = first or problem == EVERY_ALGORITHM_ON
+                slow = not quick or (name, algorithm) in HEAVY
+                marks = [pytest.mark.slow] if slow else []
+                label = f"{problem}-{name}-{algorithm}"
+                yield pytest.param(problem, name, algorithm, id=label, marks=marks)
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +39,7 @@ def variation(problem):
     return load_portfolio(problem.card.slug).applicable(problem).build(problem)
 
 
-@pytest.mark.parametrize(("name", "algorithm"), ALGORITHMS)
+@pytest.mark.parametrize(("problem", "name", "algorithm"), list(cells()), indirect=["problem"])
 def test_an_engine_keeps_its_promises_or_refuses_the_problem(problem, variation, name, algorithm):
     generations = 2 if algorithm == "gp" else GENERATIONS
 
