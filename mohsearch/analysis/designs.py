@@ -14,6 +14,43 @@ def is_package(design: Mapping[str, Any]) -> bool:
     return isinstance(design.get("instances"), list) and isinstance(design.get("layers"), list)
 
 
+def is_training(design: Mapping[str, Any]) -> bool:
+    """Return whether a design is a training accelerator with its placements."""
+    return "architecture" in design and isinstance(design.get("models"), list)
+
+
+def describe_training(design: Mapping[str, Any]) -> str:
+    """Return a training accelerator and its placements in one line.
+
+    Examples
+    --------
+    >>> chip = {"tensor_cores": 8, "vector_cores": 2, "width": 128, "depth": 128}
+    >>> plan = {"placed": True, "pipeline": 4, "data": 16, "tensor": 2, "microbatch": 1}
+    >>> describe_training(
+    ...     {
+    ...         "architecture": chip | {"global_buffer_mib": 128},
+    ...         "training": {"hbm_bytes": 2**36},
+    ...         "models": [plan | {"model": "toy", "recompute": "full"}],
+    ...     }
+    ... )
+    '8 x 128x128 + 2 vector cores, 128 MiB, 64 GiB; toy p4 d16 t2, microbatch 1, recompute full'
+    """
+    chip = design["architecture"]
+    cores = f"{chip['tensor_cores']} x {chip['width']}x{chip['depth']}"
+    text = (
+        f"{cores} + {chip['vector_cores']} vector cores, {chip['global_buffer_mib']} MiB, "
+        f"{design['training']['hbm_bytes'] // 2**30} GiB"
+    )
+    plans = [
+        f"{part['model']} p{part['pipeline']} d{part['data']} t{part['tensor']}, "
+        f"microbatch {part['microbatch']}, recompute {part['recompute']}"
+        if part["placed"]
+        else f"{part['model']} not placed"
+        for part in design["models"]
+    ]
+    return "; ".join([text, *plans])
+
+
 def buffer_bytes(instance: Mapping[str, Any]) -> float:
     """Return all on-chip memory of one sub-accelerator instance."""
     return float(
@@ -51,6 +88,8 @@ def describe(design: Mapping[str, Any]) -> str:
     >>> describe({"depth": 4, "kind": "ring", "table": [1, 2]})
     'depth 4, kind ring'
     """
+    if is_training(design):
+        return describe_training(design)
     if not is_package(design):
         scalars = [f"{k} {v}" for k, v in design.items() if isinstance(v, (str, int, float))]
         return listed(scalars, 8)

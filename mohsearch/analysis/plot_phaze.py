@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mohsearch.analysis import style
+from mohsearch.analysis.designs import is_training
 from mohsearch.analysis.quantities import Scale, scale_for
 from mohsearch.core.errors import InputError, UnknownNameError
 
@@ -22,11 +23,6 @@ GIB = 2**30
 _MOST_TIMELINE_STAGES = 16
 _LABEL_SHARE = 0.0058
 """A bar carries its name when it is wider than this share of the axis per letter."""
-
-
-def is_training(design: Mapping[str, Any]) -> bool:
-    """Return whether a design is a training accelerator with its placements."""
-    return "architecture" in design and isinstance(design.get("models"), list)
 
 
 def choose_model(design: Mapping[str, Any], model: str | None = None) -> Mapping[str, Any]:
