@@ -102,7 +102,7 @@ def evaluate(
         if not file.is_file():
             problem = "is a directory" if file.is_dir() else "no such file"
             raise InputError(problem, source=file)
-    report: EvaluationReport = evaluator(*files, **settings)
+    report: EvaluationReport = _evaluated(evaluator, files, settings)
     suffix = "" if output is None else output.suffix.lower().removeprefix(".")
     natural = suffix if suffix in {"json", "csv"} else report.natural_format
     kind = shown or ("table" if output is None and is_terminal() else natural)
@@ -122,6 +122,20 @@ def evaluate(
         rows = f" in {count_text(len(report.rows), 'row')}" if kind == "csv" else ""
         say(f"wrote {count_text(report.cases, 'case')}{rows} to {output}")
     _say_summary(report)
+
+
+def _evaluated(evaluator: Any, files: Sequence[Path], settings: Mapping[str, Any]) -> Any:
+    """Call an evaluator; errors name the file also where the evaluator did not know it."""
+    from mohsearch.core.errors import InputError
+
+    try:
+        return evaluator(*files, **settings)
+    except InputError as error:
+        if error.source is not None:
+            raise
+        raise InputError(error.message, source=files[-1], field=error.field) from error
+    except OverflowError as error:
+        raise InputError(f"a number is too large: {error}", source=files[-1]) from error
 
 
 def _settings(

@@ -16,7 +16,7 @@ from pathlib import Path
 from mohsearch.core.errors import InputError, UnknownNameError
 
 SHELVES = ("problems", "operators", "evaluators", "studies")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}")
 
 
 def builtin_root() -> Path:
@@ -24,6 +24,17 @@ def builtin_root() -> Path:
     package = Path(__file__).resolve().parent.parent
     installed = package / "catalog"
     return installed if installed.is_dir() else package.parent
+
+
+def shown(text: str, longest: int = 80) -> str:
+    """Return a text as a message quotes it, cut where it is very long.
+
+    Examples
+    --------
+    >>> shown("x" * 9, longest=4)
+    "'xxxx...'"
+    """
+    return repr(text if len(text) <= longest else f"{text[:longest]}...")
 
 
 class Catalog:
@@ -98,7 +109,7 @@ class Catalog:
         kind = kind or shelf
         if not _NAME.fullmatch(name):
             raise InputError(
-                f"{name!r} is no {kind} name (letters, digits, '_', '-', '.' and '+')",
+                f"{shown(name)} is no {kind} name (letters, digits, '_', '-', '.' and '+')",
                 source=source,
                 field=field,
             )
@@ -138,8 +149,11 @@ class Catalog:
                 source=source,
                 field=field,
             )
-        path = Path(base or Path.cwd()) / Path(name_or_path).expanduser()
-        if not path.is_file():
+        try:
+            path = Path(base or Path.cwd()) / Path(name_or_path).expanduser()
+            if path.is_file():
+                return path
             problem = "is a directory" if path.is_dir() else "no such file"
-            raise InputError(f"{problem}: {path}", source=source, field=field)
-        return path
+        except (OSError, RuntimeError) as error:  # too long, or the home of an unknown user
+            problem = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{problem}: {shown(name_or_path)}", source=source, field=field)

@@ -65,11 +65,12 @@ class UnknownNameError(InputError):
         self.kind = kind
         self.name = name
         self.known = sorted(known)
-        near = difflib.get_close_matches(name, self.known, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name[:200], self.known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         available = ", ".join(self.known) if self.known else "(none)"
+        given = repr(name if len(name) <= 80 else f"{name[:80]}...")
         super().__init__(
-            f"unknown {kind} {name!r}; {hint}available: {available}", source=source, field=field
+            f"unknown {kind} {given}; {hint}available: {available}", source=source, field=field
         )
 
 

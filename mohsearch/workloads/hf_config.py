@@ -419,10 +419,10 @@ def _activation(
     if isinstance(projection := config.get("feed_forward_proj"), str):
         gated = projection.startswith("gated-")
         text = projection.removeprefix("gated-")
-    if text not in _ACTIVATIONS:
+    if not isinstance(text, str) or text not in _ACTIVATIONS:
         keys = [key for key in ALIASES["activation"] if config.get(key) is not None]
         key = (keys or ["feed_forward_proj"])[0]
         raise UnknownNameError(
             "activation", str(text), _ACTIVATIONS, source=at.source, field=f"{at.prefix}{key}"
         )
-    return _ACTIVATIONS[str(text)], gated
+    return _ACTIVATIONS[text], gated

@@ -68,7 +68,10 @@ def evaluate(path: Path) -> EvaluationReport:
         If a row lacks a column or names an unknown device; ``source`` and ``field`` say where.
     """
     reader = csv.DictReader(io.StringIO(read_text(path)))
-    rows = list(reader)
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise InputError(f"not valid CSV: {error}", source=path) from error
     if not rows:
         raise InputError("no rows", source=path)
     constants = load_constants()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,7 @@ import networkx as nx
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from mohsearch.core.cards import read_text, validate
+from mohsearch.core.cards import read_json, validate
 from mohsearch.core.errors import InputError
 from mohsearch.evaluators.device_placement.problem import (
     ExpertPlan,
@@ -123,13 +122,7 @@ def read_problems(path: Path) -> dict[str, PlacementProblem]:
     InputError
         With the file and the path of the wrong field.
     """
-    try:
-        data = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        message = f"not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        raise InputError(message, source=path) from error
-    except RecursionError as error:
-        raise InputError("not valid JSON: nested too deeply", source=path) from error
+    data = read_json(path)
     problems: dict[str, PlacementProblem] = {}
     for name, where, case in _cases(data, path):
         if name in problems:

@@ -44,7 +44,7 @@ class OptionsCard(Card):
     zero_fill: bool = True
     double_buffered: bool = False
     sizing: Literal["minimal", "full"] = "minimal"
-    max_evaluations: Annotated[int, Field(ge=1)] | None = None
+    max_evaluations: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     effort: Annotated[int, Field(ge=2)] | None = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from mohsearch.core.cards import read_text, validate
+from mohsearch.core.cards import read_json, validate
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.evaluators.op_schedule.instance import FUSED, TENSOR, VECTOR, ScheduleInstance
 
@@ -28,7 +27,7 @@ _MOST_DECIMALS = 9
 _MOST_TOTAL = 2**52
 
 Latency = Annotated[float | int, Field(ge=0)]
-Cores = Annotated[int, Field(ge=0)]
+Cores = Annotated[int, Field(ge=0, le=2**20)]
 
 
 class _Record(BaseModel):
@@ -77,13 +76,7 @@ def read_instances(path: Path) -> Iterator[NamedInstance]:
     InputError
         With the file and the path of the wrong field.
     """
-    try:
-        data = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        message = f"not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        raise InputError(message, source=path) from error
-    except RecursionError as error:
-        raise InputError("not valid JSON: nested too deeply", source=path) from error
+    data = read_json(path)
     if isinstance(data, dict) and "cases" in data:
         data = data["cases"]
     several = isinstance(data, list)
