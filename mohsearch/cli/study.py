@@ -234,6 +234,9 @@ def _report(outcome: StudyOutcome, folder: Path) -> None:
     from mohsearch.analysis.fronts import highlights
     from mohsearch.analysis.results import read_fronts
     from mohsearch.cli.front import print_front
+    from mohsearch.study.ablation import is_ablation
+    from mohsearch.study.files import OutputFolder
+    from mohsearch.study.run import stored_study
 
     complete = [run for run in outcome.runs if run.status != "failed"]
     if not complete:
@@ -257,6 +260,8 @@ def _report(outcome: StudyOutcome, folder: Path) -> None:
     click.echo("         " + f"mohsearch plot convergence {folder}")
     if len(complete) > 1:
         click.echo("         " + f"mohsearch compare {folder}")
+    if is_ablation(stored_study(OutputFolder(folder)).spec):
+        click.echo("         " + f"mohsearch ablate {folder}")
 
 
 def _print_runs(fronts: list[Any]) -> None:
