@@ -15,8 +15,11 @@ from mohsearch.analysis.results import open_tree, read_histories
 from mohsearch.core.cards import validate
 from mohsearch.core.errors import InputError
 from mohsearch.evaluators.crossflow.design_space import G_STRATEGY
+from mohsearch.evaluators.crossflow.point_kernels import kernel_records
+from mohsearch.problems.deepflow import DeepflowProblem
 from mohsearch.problems.deepflow_options import DeepflowOptions
 from mohsearch.problems.deepflow_setup import Setup, build_setup
+from mohsearch.problems.deepflow_workloads import load_iteration
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Evaluated:
 
     run: str
     label: str
+    workload: str
     setup: Setup
     genomes: NDArray[np.float64]
     values: Mapping[str, NDArray[np.float64]]
@@ -68,6 +72,7 @@ def read_evaluated(folder: Path, patterns: Sequence[str] = ()) -> tuple[Evaluate
             Evaluated(
                 history.front.run,
                 str(attrs.get("problem_label") or "deepflow"),
+                str(attrs.get("workload", "")),
                 build_setup(options),
                 genomes,
                 {name: values[:count] for name, values in history.values.items()},
@@ -110,3 +115,30 @@ def by_technology(run: Evaluated, metric: str = "time_s") -> list[dict[str, Any]
             }
         )
     return [row for row in rows if row["evaluated"]]
+
+
+def compute_intensity(run: Evaluated) -> list[dict[str, Any]]:
+    """Return one row per design that can run: operations per byte of main memory of its products.
+
+    Keys: ``label``, ``devices``, ``strategy``, ``flop_per_dram_byte``, ``time_s``. Element-wise
+    kernels and communication are left out.
+    """
+    problem = DeepflowProblem(load_iteration(run.workload), run.setup)
+    points = problem.points(run.genomes)
+    found = problem.evaluated(points)
+    rows = []
+    for i, strategy in enumerate(run.genomes[:, G_STRATEGY].astype(np.int64)):
+        kernels = kernel_records(points, found, i, problem.workload, problem.point_options)
+        products = [k for k in kernels if k["kind"] == "gemm"]
+        moved = sum(k["dram_bytes"] for k in products)
+        if moved > 0.0:
+            rows.append(
+                {
+                    "label": run.label,
+                    "devices": run.setup.options.devices,
+                    "strategy": str(run.setup.space.strategies[strategy]),
+                    "flop_per_dram_byte": sum(k["flop"] for k in products) / moved,
+                    "time_s": float(found.time_s[i]),
+                }
+            )
+    return rows

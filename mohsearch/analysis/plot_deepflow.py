@@ -193,3 +193,47 @@ def _scaling_legend(
     if dashed:
         row.append(Line2D([], [], color=style.SOFT, ls=(0, (4, 3)), label="data parallelism"))
     return [row]
+
+
+def plot_intensity(rows: Sequence[Mapping[str, Any]], *, heading: str = "") -> Figure:
+    """Draw compute intensity against the number of devices, and by strategy on the most devices.
+
+    Parameters
+    ----------
+    rows
+        As :func:`mohsearch.analysis.deepflow_tables.compute_intensity` returns them.
+
+    Raises
+    ------
+    InputError
+        If there are none.
+    """
+    if not rows:
+        raise InputError("no design reads main memory: there is no intensity to draw")
+    devices = sorted({int(row["devices"]) for row in rows})
+    spread = [[float(r["flop_per_dram_byte"]) for r in rows if r["devices"] == n] for n in devices]
+    figure = style.new_figure(12.0, 4.8)
+    left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.3], sharey=True)
+    place = range(len(devices))
+    left.boxplot(
+        spread, positions=list(place), widths=0.55, whis=(0, 100),
+        medianprops={"color": style.PALETTE[5]},
+    )  # fmt: skip
+    left.set_xticks(list(place), [f"{n:,}" for n in devices])
+    left.set_xlabel("devices")
+    left.set_ylabel("operations per byte of main memory")
+    most = sorted(
+        (r for r in rows if r["devices"] == devices[-1]), key=lambda r: -r["flop_per_dram_byte"]
+    )
+    names = [str(row["strategy"]).removesuffix("-d1-p1") for row in most]
+    right.bar(names, [row["flop_per_dram_byte"] for row in most], color=style.PALETTE[0])
+    right.set_xlabel(f"strategy on {devices[-1]:,} devices")
+    right.tick_params(axis="x", labelrotation=60)
+    for axes in (left, right):
+        axes.set_yscale("log")
+        style.style_axes(axes, grid="y")
+    right.tick_params(axis="x", labelsize=style.NOTE_SIZE)
+    style.title(
+        figure, heading or "Compute intensity", "whiskers: least and most of all strategies"
+    )
+    return figure

@@ -432,3 +432,17 @@ def pipeline(
     design, note = _training_design(folder, runs, solution)
     figure = plot_pipeline(design, model=model, heading=heading, note=note)
     _save(figure, output, folder, "pipeline.png")
+
+
+@plot.command(epilog=example("mohsearch plot intensity results -o fig1.svg"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@_TITLE
+def intensity(folder: Path, output: Path | None, runs: tuple[str, ...], heading: str) -> None:
+    """Draw operations per byte of main memory over devices and strategies of deepflow runs."""
+    from mohsearch.analysis.deepflow_tables import compute_intensity, read_evaluated
+    from mohsearch.analysis.plot_deepflow import plot_intensity
+
+    rows = [row for run in read_evaluated(folder, runs) for row in compute_intensity(run)]
+    _save(plot_intensity(rows, heading=heading), output, folder, "intensity.png")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mohsearch.core.cards import read_card, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.digest import content_digest
+from mohsearch.core.errors import InputError
 from mohsearch.evaluators.crossflow.age import generate
 from mohsearch.evaluators.crossflow.design_points import (
     DesignPoints,
@@ -64,7 +65,10 @@ from mohsearch.problems.deepflow_workloads import load_iteration
 NO_TIME_S = 1e9
 NO_ENERGY_J = 1e18
 NO_POWER_W = 1e9
-"""What a design that cannot run reports; its constraint ``missing_parts`` is 1."""
+NO_COST_USD = 1e12
+COSTS = ("cost_usd", "system_cost_usd")
+"""What a design that cannot run reports (its constraint ``missing_parts`` is 1), and what one costs
+whose memory has no known price (cost is refused as an objective then)."""
 
 Workload = Lstm | Gemm | Transformer
 
@@ -112,9 +116,14 @@ class DeepflowProblem(SearchProblem):
         self.space: DeepflowSpace = setup.space
         self.technologies: tuple[Technology, ...] = setup.technologies
         self.point_options: PointOptions = setup.point_options()
-        super().__init__(
-            card or load_card(), self.space.lower, self.space.upper, objectives, vtype=float
-        )
+        card = card or load_card()
+        unpriced = [t.name for t in self.technologies if math.isnan(t.stack_usd)]
+        if unpriced and set(objectives or card.objectives) & set(COSTS):
+            raise InputError(
+                f"no price of memory is known for {unpriced[0]}; leave cost out of the objectives",
+                field="objectives",
+            )
+        super().__init__(card, self.space.lower, self.space.upper, objectives, vtype=float)
 
     @cached_property
     def need_bytes(self) -> FloatArray:
@@ -197,6 +206,8 @@ class DeepflowProblem(SearchProblem):
             "headroom_bytes", "bundles",
         ):  # fmt: skip
             values[name] = np.asarray(getattr(found, name), dtype=np.float64)
+        for name in COSTS:
+            values[name] = np.where(np.isnan(values[name]), NO_COST_USD, values[name])
         values |= self._constraints(np.atleast_2d(np.asarray(X, float)), found, runs)
         return values
 

@@ -22,7 +22,7 @@ from mohsearch.evaluators.crossflow.design_space import (
 from mohsearch.evaluators.crossflow.evaluate import AUTHORS, CORRECTED, Lstm, Strategy, evaluate
 from mohsearch.evaluators.crossflow.layout import A_AREA, A_CHIP_AREA, A_NODE_AREA
 from mohsearch.operators.portfolio import load_portfolio
-from mohsearch.problems.deepflow import NO_TIME_S, build, product_flop
+from mohsearch.problems.deepflow import NO_COST_USD, NO_TIME_S, build, product_flop
 from mohsearch.problems.deepflow_options import DeepflowOptions
 from mohsearch.problems.deepflow_workloads import iteration_names, load_iteration
 from mohsearch.testing.contracts import check_problem
@@ -251,6 +251,15 @@ def test_switches_reach_the_evaluator():
 def test_a_wrong_option_is_answered_in_one_sentence(options, message):
     with pytest.raises(InputError, match=message):
         build(options, "lm_tiny")
+
+
+def test_a_memory_without_a_known_price_is_no_matter_unless_cost_is_an_objective():
+    problem = build({"system": "P4", "devices": 1}, "gemm_16k", objectives=["time_s"])
+    values = problem.metrics(sampled(problem, 5, portfolio="fractions"))
+    assert all(np.isfinite(column).all() for column in values.values())
+    assert (values["cost_usd"] == NO_COST_USD).all()
+    with pytest.raises(InputError, match="no price of memory is known for P4"):
+        build({"system": "P4", "devices": 1}, "gemm_16k")
 
 
 def test_genomes_that_mean_nothing_are_refused(wide):
