@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.analysis.ablate import Ablation, ablate
 from mohsearch.analysis.compare import Comparison, compare
-from mohsearch.analysis.convergence import Band, bands, curves
+from mohsearch.analysis.convergence import Curve, curves
 from mohsearch.analysis.fronts import Front, Metric, highlights, knee, spread
-from mohsearch.analysis.gather import gather_histories
 from mohsearch.analysis.indicators import nondominated
 from mohsearch.analysis.labels import label, labels, varying_fields
 from mohsearch.analysis.report_sheets import Names, Sheet, sheet_of
@@ -25,13 +24,14 @@ from mohsearch.analysis.results import (
     plain,
     read_front,
     read_fronts,
+    read_histories,
     run_names,
     select_runs,
 )
 from mohsearch.core.errors import InputError
 
-MOST_POINTS = 200
-"""Points of a convergence curve."""
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Case:
         One mask per member: solutions that no solution of another member dominates.
     knee
         Member and solution.
-    bands
-        Hypervolume over evaluations, median and quartiles over seeds.
+    curves
+        Hypervolume over evaluations, one curve per run.
     """
 
     problem: str
@@ -92,7 +92,7 @@ class Case:
     members: tuple[Member, ...]
     best: tuple[NDArray[np.bool_], ...]
     knee: tuple[int, int]
-    bands: tuple[Band, ...]
+    curves: tuple[Curve, ...]
 
     @property
     def name(self) -> str:
@@ -158,36 +158,39 @@ def gather_report(
     InputError
         If a folder holds no results, or no run of it has a front yet.
     """
+    trees = {Path(folder): open_tree(Path(folder)) for folder in folders}
     fronts = [
-        (Path(folder), front)
-        for folder in folders
-        for front in read_fronts(Path(folder), patterns, designs=False)
+        (folder, front)
+        for folder, tree in trees.items()
+        for front in _ready(folder, tree, patterns)
     ]
+    histories = _histories(trees, patterns)
     names = Names()
     kept = _quotas([len(front) for _, front in fronts], designs)
-    groups: dict[tuple[str, str], list[tuple[Path, Front, int]]] = {}
+    groups: dict[tuple[str, str], list[Member]] = {}
+    several = len(trees) > 1
     for (folder, front), quota in zip(fronts, kept, strict=True):
-        attrs = front.attrs
-        key = (str(attrs.get("problem", "")), str(attrs.get("workload", "")))
-        groups.setdefault(key, []).append((folder, front, quota))
-    notes: list[str] = []
+        key = (str(front.attrs.get("problem", "")), str(front.attrs.get("workload", "")))
+        sheets = _sheets(trees[folder], front, quota, names)
+        groups.setdefault(key, []).append(Member(folder, front.run, "", "", front, sheets))
     cases = tuple(
-        _case(problem, workload, members, len(folders) > 1, names, notes)
+        _case(problem, workload, members, several, histories)
         for (problem, workload), members in groups.items()
     )
+    notes: list[str] = []
     total, held = sum(len(f) for _, f in fronts), sum(kept)
     if held < total:
         notes.append(
             f"{held:,} of {total:,} designs are in this page, every front's extremes and knee "
             "among them; the command beside a point prints the others"
         )
-    runs, certificates = _provenance(folders, patterns)
+    runs, certificates = _provenance(trees, patterns)
     return Report(
-        title=title or _title(folders),
-        folders=tuple(Path(folder) for folder in folders),
+        title=title or _title(trees),
+        folders=tuple(trees),
         cases=cases,
         comparisons=_comparisons(cases),
-        ablations=_ablations(folders, patterns),
+        ablations=_ablations(trees, patterns),
         runs=runs,
         certificates=certificates,
         names=names,
@@ -195,8 +198,31 @@ def gather_report(
     )
 
 
-def _title(folders: Sequence[Path]) -> str:
-    titles = [str(open_tree(Path(f)).attrs.get("title") or Path(f).name) for f in folders]
+def _ready(folder: Path, tree: xr.DataTree, patterns: Sequence[str]) -> tuple[Front, ...]:
+    """Return the fronts of a tree that is open already, without designs."""
+    names = select_runs(run_names(tree), patterns)
+    ready = [name for name in names if "front" in tree[name].children]
+    if not ready:
+        return read_fronts(folder, patterns, designs=False)  # which says what is wrong
+    return tuple(read_front(tree, name, designs=False) for name in ready)
+
+
+def _histories(
+    trees: Mapping[Path, xr.DataTree], patterns: Sequence[str]
+) -> dict[tuple[Path, str], History]:
+    """Return what each run evaluated, by folder and run."""
+    found: dict[tuple[Path, str], History] = {}
+    for folder in trees:
+        try:
+            histories = read_histories(folder, patterns)
+        except InputError:  # fronts without a history: another program's results, say
+            continue
+        found |= {(folder, history.front.run): history for history in histories}
+    return found
+
+
+def _title(trees: Mapping[Path, xr.DataTree]) -> str:
+    titles = [str(tree.attrs.get("title") or folder.name) for folder, tree in trees.items()]
     return "; ".join(dict.fromkeys(titles))
 
 
@@ -220,27 +246,24 @@ def _quotas(sizes: Sequence[int], most: int) -> list[int]:
 def _case(
     problem: str,
     workload: str,
-    items: Sequence[tuple[Path, Front, int]],
+    items: Sequence[Member],
     several: bool,
-    names: Names,
-    notes: list[str],
+    histories: Mapping[tuple[Path, str], History],
 ) -> Case:
-    fronts = [front for _, front, _ in items]
+    fronts = [member.front for member in items]
     shared = [m for m in fronts[0].metrics if all(m.name in f.values for f in fronts)]
     wanted = dict.fromkeys(name for front in fronts for name in front.objectives)
     objectives = tuple(name for name in wanted if name in {m.name for m in shared})
     fields = varying_fields(fronts)
     members = tuple(
-        Member(
-            folder=folder,
-            run=front.run,
-            label=f"{folder.name}/{text}" if several else text,
-            contender=_contender(folder, front, fields, several),
-            front=front,
-            sheets=_sheets(folder, front, quota, names),
+        replace(
+            member,
+            label=f"{member.folder.name}/{text}" if several else text,
+            contender=_contender(member, fields, several),
         )
-        for (folder, front, quota), text in zip(items, labels(fronts), strict=True)
+        for member, text in zip(items, labels(fronts), strict=True)
     )
+    known = [histories[key] for m in members if (key := (m.folder, m.run)) in histories]
     return Case(
         problem=problem,
         workload=workload,
@@ -248,13 +271,14 @@ def _case(
         objectives=objectives,
         members=members,
         **_best(fronts, objectives),
-        bands=_bands(problem, workload, members, objectives, notes),
+        curves=curves(known, objectives=objectives) if known else (),
     )
 
 
-def _contender(folder: Path, front: Front, fields: tuple[str, ...], several: bool) -> str:
-    text = label(front.attrs, fields) or label(front.attrs, ("engine", "portfolio"))
-    return f"{folder.name}: {text}" if several else text
+def _contender(member: Member, fields: tuple[str, ...], several: bool) -> str:
+    attrs = member.front.attrs
+    text = label(attrs, fields) or label(attrs, ("engine", "portfolio"))
+    return f"{member.folder.name}: {text}" if several else text
 
 
 def _best(fronts: Sequence[Front], objectives: Sequence[str]) -> dict[str, Any]:
@@ -273,47 +297,16 @@ def _best(fronts: Sequence[Front], objectives: Sequence[str]) -> dict[str, Any]:
     return {"best": tuple(parts), "knee": (member, chosen - int(ends[member] - len(parts[member])))}
 
 
-def _sheets(folder: Path, front: Front, quota: int, names: Names) -> dict[int, Sheet]:
+def _sheets(tree: xr.DataTree, front: Front, quota: int, names: Names) -> dict[int, Sheet]:
     if not quota:
         return {}
-    designs = read_front(open_tree(folder), front.run).designs
+    designs = read_front(tree, front.run).designs
     if not designs:
         return {}
     chosen: Sequence[int] = range(len(front))
     if quota < len(front):
         chosen = spread(front.losses(), quota, keep=list(highlights(front, 0)))
     return {int(i): sheet_of(designs[int(i)], names) for i in sorted(chosen)}
-
-
-def _bands(
-    problem: str,
-    workload: str,
-    members: Sequence[Member],
-    objectives: Sequence[str],
-    notes: list[str],
-) -> tuple[Band, ...]:
-    folders = list(dict.fromkeys(member.folder for member in members))
-    found: list[History] = []
-    for folder in folders:
-        runs = [member.run for member in members if member.folder == folder]
-        try:
-            found += gather_histories([folder], runs)
-        except InputError as error:
-            notes.append(f"{problem}, {workload}: no convergence curves ({error})")
-            return ()
-    return tuple(_thinned(band) for band in bands(curves(found, objectives=objectives)))
-
-
-def _thinned(band: Band) -> Band:
-    rows = np.unique(np.linspace(0, len(band.evaluations) - 1, MOST_POINTS).round().astype(int))
-    return Band(
-        band.contender,
-        band.runs,
-        band.evaluations[rows],
-        band.low[rows],
-        band.median[rows],
-        band.high[rows],
-    )
 
 
 def _comparisons(cases: Sequence[Case]) -> dict[str, Comparison]:
@@ -325,28 +318,27 @@ def _comparisons(cases: Sequence[Case]) -> dict[str, Comparison]:
 
 
 def _ablations(
-    folders: Sequence[Path], patterns: Sequence[str]
+    trees: Mapping[Path, xr.DataTree], patterns: Sequence[str]
 ) -> tuple[tuple[Path, Ablation], ...]:
     found = []
-    for folder in folders:
-        spec = plain(open_tree(Path(folder)).attrs.get("spec"))
+    for folder, tree in trees.items():
+        spec = plain(tree.attrs.get("spec"))
         entries = spec.get("portfolios", []) if isinstance(spec, dict) else []
         if not any(entry.get("without") or entry.get("only") for entry in entries):
             continue
         try:
-            found += [(Path(folder), item) for item in ablate(folder, patterns)]
+            found += [(folder, item) for item in ablate(folder, patterns)]
         except InputError:  # a single seed of the whole portfolio, say: there is no control
             continue
     return tuple(found)
 
 
 def _provenance(
-    folders: Sequence[Path], patterns: Sequence[str]
+    trees: Mapping[Path, xr.DataTree], patterns: Sequence[str]
 ) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     certificates: dict[str, Any] = {}
-    for folder in folders:
-        tree = open_tree(Path(folder))
+    for folder, tree in trees.items():
         for run in select_runs(run_names(tree), patterns):
             attrs = {str(k): plain(v) for k, v in tree[run].attrs.items()}
             origin = attrs.get("provenance")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from mohsearch.analysis.convergence import curves
-from mohsearch.analysis.gather import gather_histories
 from mohsearch.analysis.labels import pool_seeds
 from mohsearch.analysis.plot_ablate import plot_ablate
 from mohsearch.analysis.plot_convergence import plot_convergence
 from mohsearch.analysis.plot_front import plot_front
-from mohsearch.analysis.report_gather import Case, Report
+from mohsearch.analysis.report_gather import Report
 from mohsearch.analysis.report_tables import (
     Table,
     ablation_table,
@@ -33,8 +30,8 @@ def pictures(report: Report, output: Path) -> dict[str, list[str]]:
     for case in report.cases:
         fronts, names = pool_seeds([member.front for member in case.members])
         drawn = [("front", plot_front(fronts, case.objectives, names=names))]
-        if case.bands:
-            drawn.append(("convergence", plot_convergence(_curves(case))))
+        if case.curves:
+            drawn.append(("convergence", plot_convergence(case.curves)))
         for kind, figure in drawn:
             path = save(figure, output / f"{kind}-{_slug(case.name)}.png")
             written.setdefault(case.name, []).append(path.name)
@@ -42,18 +39,6 @@ def pictures(report: Report, output: Path) -> dict[str, list[str]]:
         path = save(plot_ablate(item), output / f"ablation-{number}.png")
         written.setdefault("ablation", []).append(path.name)
     return written
-
-
-def _curves(case: Case) -> Any:
-    folders = list(dict.fromkeys(member.folder for member in case.members))
-    found = [
-        history
-        for folder in folders
-        for history in gather_histories(
-            [folder], [member.run for member in case.members if member.folder == folder]
-        )
-    ]
-    return curves(found, objectives=case.objectives)
 
 
 def _slug(name: str) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mohsearch.analysis import style
 from mohsearch.analysis.ablate import Ablation
 from mohsearch.analysis.compare import Comparison
+from mohsearch.analysis.convergence import Band, bands
 from mohsearch.analysis.fronts import distance_to_ideal
 from mohsearch.analysis.quantities import scale_for, short_name
 from mohsearch.analysis.report_gather import Case, Member, Report
@@ -26,6 +27,9 @@ from mohsearch.core.optional import require
 
 BLOCK = 50
 """Designs that are unpacked together when one of them is asked for."""
+
+MOST_POINTS = 200
+"""Points of a convergence curve."""
 
 DIGITS = 6
 """Figures of a metric that are kept."""
@@ -165,17 +169,20 @@ def _case(case: Case, places: Sequence[Mapping[int, int]]) -> dict[str, Any]:
         },
         "over": _over_bound(case),
         "knee": members[case.knee[0]]["start"] + case.knee[1],
-        "bands": [
-            {
-                "contender": band.contender,
-                "runs": band.runs,
-                "evaluations": band.evaluations,
-                "low": _rounded(band.low),
-                "median": _rounded(band.median),
-                "high": _rounded(band.high),
-            }
-            for band in case.bands
-        ],
+        "bands": [_band(band) for band in bands(case.curves)],
+    }
+
+
+def _band(band: Band) -> dict[str, Any]:
+    rows = np.linspace(0, len(band.evaluations) - 1, MOST_POINTS)
+    rows = np.unique(rows.round().astype(np.int64))
+    return {
+        "contender": band.contender,
+        "runs": band.runs,
+        "evaluations": band.evaluations[rows],
+        "low": _rounded(band.low[rows]),
+        "median": _rounded(band.median[rows]),
+        "high": _rounded(band.high[rows]),
     }
 
 

@@ -147,7 +147,11 @@ def _table(title: str, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     rows = [[fact_text(c, r[c]) if c in r else "" for c in columns] for r in records[:MOST_ROWS]]
     if len(records) > MOST_ROWS:
         title = f"{title} (the first {MOST_ROWS} of {len(records):,})"
-    return {"title": title[:1].upper() + title[1:], "columns": [_words(c) for c in columns], "rows": rows}
+    return {
+        "title": title[:1].upper() + title[1:],
+        "columns": [_words(c) for c in columns],
+        "rows": rows,
+    }
 
 
 def _words(name: str) -> str:
