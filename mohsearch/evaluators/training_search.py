@@ -162,7 +162,12 @@ class TrainingSearch:
         if self.expert is not None:
             parts = [self._evaluate_expert(architectures, setting) for setting in settings]
             return _fastest(parts)
-        slices = [self.slices(architectures, setting) for setting in settings]
+        made: dict[tuple[int, bool], list[SliceTimes]] = {}
+        for setting in settings:
+            key = (setting.microbatch, setting.recompute == "selective")
+            if key not in made:
+                made[key] = self.slices(architectures, setting)
+        slices = [made[s.microbatch, s.recompute == "selective"] for s in settings]
         lower = [[part.lower() for part in parts] for parts in slices]
         serial = [[part.serial() for part in parts] for parts in slices]
         reached = np.full(len(architectures), np.inf)
