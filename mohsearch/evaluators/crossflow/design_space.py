@@ -3,7 +3,8 @@
 One row of 25 numbers stands for a design. The fractions of area, power and perimeter come first, in
 the order of the allocation row; each of the three *classes* sums to at most one. Whole-number
 genes index tables: logic node, main memory, network, parallelism strategy and the order in which
-the parallel dimensions are nested onto the devices; one counts memory stacks. A gene whose bounds coincide is fixed.
+the parallel dimensions are nested onto the devices; one counts memory stacks. A gene whose bounds
+coincide is fixed.
 
 Source: DeepFlow paper, section 7 (variables and constraints) and section 3.3 (strategies).
 """
