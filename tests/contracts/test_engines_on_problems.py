@@ -41,7 +41,8 @@ def variation(problem):
 
 @pytest.mark.parametrize(("problem", "name", "algorithm"), list(cells()), indirect=["problem"])
 def test_an_engine_keeps_its_promises_or_refuses_the_problem(problem, variation, name, algorithm):
-    generations = 2 if algorithm == "gp" else GENERATIONS
+    # The Gaussian process takes over after ten evaluations and needs seconds for each.
+    population, generations = (6, 2) if algorithm == "gp" else (POPULATION, GENERATIONS)
 
     def build(seed):
         archive = Archive(problem)
@@ -50,12 +51,12 @@ def test_an_engine_keeps_its_promises_or_refuses_the_problem(problem, variation,
             problem,
             variation,
             algorithm=algorithm,
-            population=POPULATION,
+            population=population,
             seed=seed,
             seen=archive.index,
-            evaluations=POPULATION * generations,
+            evaluations=population * generations,
         )
-        return Search(problem, engine, archive, Budget(POPULATION, generations))
+        return Search(problem, engine, archive, Budget(population, generations))
 
     refusal = None
     try:
