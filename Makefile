@@ -10,7 +10,7 @@ STUDY ?= moham_arvr
 OUTPUT ?= results/$(STUDY)
 
 .DEFAULT_GOAL := help
-.PHONY: help study test test-all bench lint types check wheel clean
+.PHONY: help study test test-all bench lint types docs check wheel clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,13 @@ lint: $(VENV)/.dev ## style, import contracts
 
 types: $(VENV)/.dev ## static types
 	$(BIN)/mypy
+
+$(VENV)/.docs: $(VENV)/.run
+	$(PIP_INSTALL) --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs ## build the documentation site into build/docs; warnings are errors
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 check: lint types test ## all of the above
 
