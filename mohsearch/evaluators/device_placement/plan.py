@@ -113,7 +113,7 @@ def evaluate_plan(
     results = []
     for index, layers in enumerate(stages):
         from_end = len(stages) - index
-        kept = from_end - 1 if problem.schedule == "1F1B" else batches
+        kept = (from_end if problem.schedule == "1F1B" else batches) - 1
         results.append(_stage(problem, costs, layers, from_end, kept, tensor))
         if results[-1].memory_bytes > problem.memory_bytes:
             raise InfeasibleError(

@@ -97,8 +97,8 @@ class PlacementProblem:
     recompute
         Keep only a stage's inputs and repeat its forward pass, instead of keeping all activations.
     schedule
-        ``1F1B`` (a stage keeps s-1 further microbatches, s its place from the end) or ``GPipe``
-        (as many as the pipeline processes).
+        Besides the microbatch it works on, a stage keeps s-1 others under ``1F1B`` (s: its place
+        from the end), and all others that the pipeline processes under ``GPipe``.
     rounding
         Replicas d need not divide the batch and the number of microbatches is rounded ``up``, or d
         is one of its ``divisors``.

@@ -117,7 +117,8 @@ class _WidthSearch:
             return self._search(self._deepest(), degrees, batches, limit)
         result = None
         for c in range(len(degrees)):
-            fits = self.table.fixed + batches[c] * self.table.kept <= self.problem.memory_bytes
+            needed = self.table.fixed + (batches[c] - 1) * self.table.kept
+            fits = needed <= self.problem.memory_bytes
             deepest = np.where(fits, self.stages, 0).astype(np.int64)
             found = self._search(deepest, degrees[c : c + 1], batches[c : c + 1], limit)
             if found is not None:

@@ -107,3 +107,20 @@ def test_a_missing_width_of_a_chain_is_named(tmp_path):
     }
     with pytest.raises(InputError, match=r"cases\[0\].layers\[0\].by_t: no costs for width 2"):
         evaluate(written(tmp_path, [case]))
+
+
+def test_one_microbatch_needs_the_same_memory_under_both_schedules(tmp_path):
+    data = {**GRAPH, "mbsInBatch": 1, "maxDevices": 1, "maxMemoryPerDevice": 12}
+    plans = [
+        evaluate(written(tmp_path, {**data, "pipelineSchedule": name})).document["net"]
+        for name in ("1F1B", "GPipe")
+    ]
+    assert plans[0]["stages"][0]["memory_bytes"] == plans[1]["stages"][0]["memory_bytes"] == 12
+
+
+def test_too_wide_a_graph_is_refused_with_its_file_and_case(tmp_path):
+    nodes = [{**GRAPH["nodes"]["1"][0], "id": k} for k in range(18)]
+    edges = [{"sourceId": 0, "destId": k, "communicationCost": 1} for k in range(1, 18)]
+    path = written(tmp_path, {**GRAPH, "nodes": {"1": nodes}, "edges": {"1": edges}})
+    with pytest.raises(InputError, match=r"net\.json: case 'net': the layer graph branches"):
+        evaluate(path)

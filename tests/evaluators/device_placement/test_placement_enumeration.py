@@ -122,7 +122,7 @@ def plan_time(problem, t, d, stages):
         ) + (problem.input_bytes if 0 in stage else 0)
         activations = sum(cost.activation_bytes[v] for v in stage)
         kept = inputs if problem.recompute else activations
-        flights = from_end - 1 if problem.schedule == "1F1B" else batches
+        flights = (from_end if problem.schedule == "1F1B" else batches) - 1
         memory = sum(cost.state_bytes[v] for v in stage) + activations + flights * kept
         if memory > problem.memory_bytes:
             return math.inf
