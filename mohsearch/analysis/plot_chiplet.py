@@ -205,7 +205,7 @@ def partition_facts(design: Mapping[str, Any]) -> Sequence[str]:
     --------
     >>> partition_facts({"chips": [{}], "metrics": {"interval_s": 2e-6},
     ...                  "baselines_interval_s": {"equal-time": 3e-6}})
-    ['1 chips', 'interval 2 µs', '1.50x equal-time']
+    ['1 chips', 'interval 2.000 µs', '1.50x equal-time']
     """
     interval = float(design["metrics"]["interval_s"])
     scale = scale_for([interval], "s")
