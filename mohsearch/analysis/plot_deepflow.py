@@ -89,17 +89,20 @@ def _stack(axes: Axes, place: Any, shares: Sequence[Mapping[str, float]]) -> Non
 def _curves(axes: Axes, front: Front, names: Sequence[str], order: Any) -> None:
     """Draw each objective relative to its best value on the front, on a log axis."""
     place = np.arange(len(order))
+    worst = 1.0
     for name, colour, marker in zip(names, style.PALETTE, style.MARKERS, strict=False):
         values = front.values[name][order]
         best = values.min() if front.metric(name).sign > 0 else values.max()
         ratio = values / best if front.metric(name).sign > 0 else best / values
+        worst = max(worst, float(ratio.max()))
         scale = scale_for([best], front.metric(name).unit)
         label = f"{short_name(name)} (best {scale.quantity(best, 3)})"
         axes.plot(place, ratio, marker=marker, markersize=3, color=colour, lw=1.2, label=label)
     style.style_axes(axes)
     axes.set_ylabel("times the best")
-    if style.wants_log(np.array(axes.get_ylim()), 4.0):
+    if style.wants_log([1.0, worst], 4.0):
         axes.set_yscale("log")
+        axes.set_ylim(0.8, worst * 4.0)  # room for the legend
         style.log_ticks(axes, "y")
     axes.legend(loc="upper center", ncols=3, frameon=False, fontsize=style.TICK_SIZE)
 
@@ -165,7 +168,7 @@ def _line(axes: Axes, rows: Sequence[Mapping[str, Any]], colour: str, marker: st
     nodes = [str(row["logic"]) for row in rows]
     axes.plot(nodes, [r["best"] for r in rows], marker=marker, color=colour, lw=1.6, markersize=4.5)
     flat = np.array([row["data_parallel"] for row in rows])
-    beaten = bool(np.nanmax([row["gain"] for row in rows], initial=0.0) > 1.0 + 1e-9)
+    beaten = any(row["gain"] > 1.0 + 1e-9 for row in rows)  # NaN where nothing can be compared
     if beaten:
         axes.plot(nodes, flat, color=colour, lw=1.0, ls=(0, (4, 3)))
     return beaten

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LEVELS = {"L3": "main memory", "L2": "L2", "L1": "L1", "L0": "registers"}
 _BOUNDS = ("compute", "L3", "L2", "L1", "L0")
 _WORDS = {"compute": "arithmetic", **LEVELS}
-_PARTS = {"C": "cell", "S": "softmax", "E": "embedding", "R": "update", "T": "hand-over"}
+_PARTS = {"C": "cell", "S": "softmax", "E": "embedding", "T": "hand-over"}
 _DIRECTIONS = {"f": "forward", "b": "backward"}
 LABELLED = 6
 """The longest kernels carry their name."""
@@ -57,7 +57,7 @@ def plot_roofline(design: Mapping[str, Any], *, heading: str = "", note: str = "
     xs = np.geomspace(low, high, 200)
     axes.plot(xs, np.minimum(peak, xs * bandwidth), color=style.INK, lw=2.0, zorder=2)
     _dots(axes, kernels, whole)
-    _labels(axes, kernels, low, high)
+    _labels(axes, kernels, low, high, peak / bandwidth)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
@@ -69,8 +69,8 @@ def plot_roofline(design: Mapping[str, Any], *, heading: str = "", note: str = "
         ha="right", fontsize=style.TICK_SIZE, color=style.INK,
     )  # fmt: skip
     axes.annotate(
-        f"{bandwidth / 1e12:,.3g} TB/s", (low, low * bandwidth), (8, 14), color=style.INK,
-        textcoords="offset points", fontsize=style.TICK_SIZE,
+        f"{bandwidth / 1e12:,.3g} TB/s", (1.5 * low, 1.5 * low * bandwidth), (10, -4),
+        color=style.INK, textcoords="offset points", fontsize=style.TICK_SIZE, va="top",
     )  # fmt: skip
     shown = sum(float(k["time_s"]) for k in kernels)
     rest = "" if shown >= whole else f"; {1 - shown / whole:.0%} of the kernels' time is elsewhere"
@@ -94,19 +94,31 @@ def _dots(axes: Axes, kernels: Sequence[Mapping[str, Any]], whole: float) -> Non
         )
 
 
-def _labels(axes: Axes, kernels: Sequence[Mapping[str, Any]], low: float, high: float) -> None:
-    """Name the longest kernels, turned away from the edge and from one another."""
+def _labels(
+    axes: Axes, kernels: Sequence[Mapping[str, Any]], low: float, high: float, ridge: float
+) -> None:
+    """Name the longest kernels: below the line, or above it where the right has no room."""
     longest = sorted(kernels, key=lambda k: -float(k["time_s"]))[:LABELLED]
-    placed: list[tuple[float, float]] = []
+    placed: dict[tuple[float, float], list[str]] = {}
     for kernel in longest:
         x, y = float(kernel["flop_per_dram_byte"]), float(kernel["flop_per_s"])
-        near = sum(abs(np.log10(x / u)) < 0.35 and abs(np.log10(y / v)) < 0.12 for u, v in placed)
-        placed.append((x, y))
-        right = np.log(x / low) > 0.8 * np.log(high / low)
+        name = kernel_name(kernel)
+        close = [
+            spot for spot in placed
+            if abs(np.log10(x / spot[0])) < 0.15 and abs(np.log10(y / spot[1])) < 0.15
+        ]  # fmt: skip
+        names = placed.setdefault(close[0] if close else (x, y), [])
+        if name not in names:
+            names.append(name)
+    for (x, y), names in placed.items():
+        tight = np.log(x / low) > 0.62 * np.log(high / low)
+        above = tight and x < ridge
         axes.annotate(
-            kernel_name(kernel), (x, y), (-9 if right else 9, -13 - 11 * near),
-            textcoords="offset points", ha="right" if right else "left",
-            fontsize=style.NOTE_SIZE, color=style.INK,
+            "\n".join(part for name in names for part in name.split(", ", 1)) if tight
+            else "\n".join(names),
+            (x, y), (-10 if above else 9 if not tight else 0, 8 if above else -10),
+            textcoords="offset points", ha="right" if above else "center" if tight else "left",
+            va="bottom" if above else "top", fontsize=style.NOTE_SIZE, color=style.INK,
         )  # fmt: skip
 
 
@@ -120,7 +132,9 @@ def kernel_name(kernel: Mapping[str, Any]) -> str:
     """
     part = str(kernel["part"])
     words = part
-    if part[:1] in _PARTS and len(part) == 2:
+    if part in ("Rc", "Rs", "Re"):
+        words = f"{_PARTS[part[1].upper()]} update"
+    elif part[:1] in _PARTS and len(part) == 2:
         words = f"{_PARTS[part[0]]} {_DIRECTIONS.get(part[1], '')}".strip()
     if kernel["kind"] != "gemm":
         return f"{words}, element-wise"

@@ -33,6 +33,7 @@ UNIT_OF_SUFFIX = {
     "_s": "s",
     "_j": "J",
     "_w": "W",
+    "_usd": "USD",
 }
 """Units by the suffix of a metric's name, longer suffixes first."""
 

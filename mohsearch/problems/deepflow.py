@@ -230,7 +230,9 @@ class DeepflowProblem(SearchProblem):
         """Return the design of one genome: technology, budgets, shares, strategy, chip, kernels."""
         row = np.asarray(x, dtype=np.float64).reshape(1, -1)
         metrics = {name: float(values[0]) for name, values in self.metrics(row).items()}
-        return describe_design(self, row[0], metrics)
+        points = self.points(row)
+        found = self.evaluated(points)
+        return describe_design(self.setup, row[0], points, found, self.workload, metrics)
 
     @cached_property
     def _ideal(self) -> dict[str, float]:

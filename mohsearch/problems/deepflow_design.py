@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mohsearch.evaluators.crossflow.design_points import ORDERS
+from mohsearch.evaluators.crossflow.design_points import ORDERS, DesignPoints, PointMetrics
 from mohsearch.evaluators.crossflow.design_space import (
     CLASS_GENES,
     CLASS_NAMES,
@@ -21,25 +21,31 @@ from mohsearch.evaluators.crossflow.design_space import (
     G_TDP,
 )
 from mohsearch.evaluators.crossflow.dpe import DIMENSIONS
+from mohsearch.evaluators.crossflow.evaluate import Workload
 from mohsearch.evaluators.crossflow.layout import A_CHIP_AREA, FloatArray, chip_record
 from mohsearch.evaluators.crossflow.point_kernels import kernel_records
 from mohsearch.evaluators.crossflow.reasons import REASONS
-
-if TYPE_CHECKING:
-    from mohsearch.problems.deepflow import DeepflowProblem
+from mohsearch.problems.deepflow_setup import Setup
 
 SPARE = "unspent"
 """Name of what a budget does not give out."""
 
 
 def describe_design(
-    problem: DeepflowProblem, x: FloatArray, metrics: Mapping[str, float]
+    setup: Setup,
+    x: FloatArray,
+    points: DesignPoints,
+    found: PointMetrics,
+    workload: Workload,
+    metrics: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Return the design of one genome as plain JSON types."""
-    setup, space = problem.setup, problem.space
-    points = problem.points(x[None])
-    found = problem.evaluated(points)
-    strategy = space.strategies[int(x[G_STRATEGY])]
+    """Return the design of one genome as plain JSON types.
+
+    Parameters
+    ----------
+    points, found
+        The genome as the only point of the evaluator, and what it said.
+    """
     order = int(found.mapping[0])
     return {
         "technology": {
@@ -54,11 +60,11 @@ def describe_design(
             "extra_stacks": int(x[G_STACKS]),
         },
         "fractions": fractions_of(x),
-        "strategy": str(strategy),
-        "devices": problem.options.devices,
+        "strategy": str(setup.space.strategies[int(x[G_STRATEGY])]),
+        "devices": setup.options.devices,
         "mapping_order": [DIMENSIONS[i] for i in ORDERS[order]] if order >= 0 else None,
         "reason": REASONS[int(found.reason[0])],
-        "kernels": kernel_records(points, found, 0, problem.workload, problem.point_options),
+        "kernels": kernel_records(points, found, 0, workload, setup.point_options()),
         "chip": {k: v for k, v in chip_record(found.chips[0]).items() if np.isfinite(v)},
         "metrics": dict(metrics),
     }

@@ -87,6 +87,7 @@ def test_scaling_has_a_panel_per_network_and_label_and_a_line_per_memory():
         assert np.allclose(axes.lines[0].get_ydata(), [1.0, 0.5, 1 / 3])
     assert "data parallelism" in texts(figure)
     assert "data parallelism" not in texts(plot_scaling(rows("a", 1.0)))
+    assert len(plot_scaling(rows("a", np.nan)).axes[0].lines) == 2
     with pytest.raises(InputError, match="no technology has a feasible design"):
         plot_scaling([{**rows()[0], "best": np.nan}])
 
@@ -120,7 +121,8 @@ def test_the_roofline_is_the_lower_of_arithmetic_and_memory_and_holds_every_kern
         "bound by arithmetic",
         "bound by main memory",
         "45% of the kernels' time is elsewhere",
-        "cell forward, 64 x 32 x 16",
+        "cell forward\n64 x 32 x 16",
+        "softmax backward, element-wise",
     ):
         assert wanted in shown
     with pytest.raises(InputError, match="no kernels to draw"):
@@ -129,6 +131,7 @@ def test_the_roofline_is_the_lower_of_arithmetic_and_memory_and_holds_every_kern
 
 def test_kernels_are_named_in_words():
     assert kernel_name({"part": "Sb", "kind": "element-wise"}) == "softmax backward, element-wise"
+    assert kernel_name({"part": "Rs", "kind": "element-wise"}) == "softmax update, element-wise"
     assert kernel_name({"part": "op 3", "kind": "element-wise"}) == "op 3, element-wise"
 
 
