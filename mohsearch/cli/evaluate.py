@@ -146,7 +146,8 @@ def _settings(
     wanted = [p for p in parameters if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
     if len(files) != len(wanted):
         names = " ".join(p.name.upper() for p in wanted)
-        raise click.UsageError(f"{name} takes {len(wanted)} input: {names}; got {len(files)}")
+        inputs = "1 input" if len(wanted) == 1 else f"{len(wanted)} inputs"
+        raise click.UsageError(f"{name} takes {inputs}: {names}; got {len(files)}")
     if chips is None:
         return {}
     if "chips" not in {p.name for p in parameters}:

@@ -47,7 +47,7 @@ def evaluate(path: Path, partition: Path, *, chips: int | None = None) -> Evalua
         problem = f"has {len(given)} labels, the graph {graph.name} has {graph.n} ops"
         raise InputError(problem, source=partition, field="labels")
     task = PartitionTask(graph, chips=chips)
-    labels = np.clip(np.array(given), -1, 2**14)[graph.file_index]
+    labels = np.array([min(max(c, -1), 2**14) for c in given])[graph.file_index]
     verdict = check_partition(graph, labels, task.chips)
     row: dict[str, Any] = {
         "graph": graph.name,

@@ -140,6 +140,7 @@ def best_split(chips, bandwidth, tolerance, time, cut, reach, count, parent):  #
     ``parent`` leads through the segments found.
     """
     n = len(time) - 1
+    chips = min(chips, n)  # so that n + 1, no split at all, is too many
     low = time[n] / chips
     limit = low * 1.02
     found, worst = fewest_segments(limit, bandwidth, time, cut, reach, count, parent)

@@ -133,6 +133,8 @@ class PartitionSampler:
         InputError
             If shapes are wrong, a weight is negative or an order is no permutation.
         """
+        if count < 0:
+            raise InputError(f"count must not be negative, got {count}")
         tables = self._tables(probabilities, count)
         rows = np.zeros((count, self.task.n), np.int16)
         return self._run(rows, rows, False, tables, order, rng)

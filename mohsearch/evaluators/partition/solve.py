@@ -55,8 +55,10 @@ class BestPartition:
 
     @property
     def gap(self) -> float:
-        """Relative distance from the bound."""
-        return self.interval_s / self.bound_s - 1.0 if self.bound_s > 0 else 0.0
+        """Relative distance from the bound; infinite where that is 0."""
+        if self.interval_s <= self.bound_s:
+            return 0.0
+        return self.interval_s / self.bound_s - 1.0 if self.bound_s > 0 else np.inf
 
 
 def certify(

@@ -69,10 +69,16 @@ class PartitionTask:
         if self._given_time_s is not None:
             return np.asarray(self._given_time_s, dtype=np.float64)
         chip = self.package.chip
-        return np.maximum(
+        time_s = np.maximum(
             self.graph.flops / chip.peak_ops_per_s,
             self.touched_bytes / chip.sram_bandwidth_bytes_per_s,
         ) + np.float64(chip.op_overhead_s)
+        if not time_s.any():
+            raise InputError(
+                f"no op of {self.graph.name} takes any time: give ops work or bytes, or the chip "
+                "an op_overhead_s"
+            )
+        return np.asarray(time_s)
 
     @cached_property
     def touched_bytes(self) -> Floats:

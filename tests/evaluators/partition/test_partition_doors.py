@@ -69,6 +69,9 @@ def test_an_invalid_partition_is_told_with_its_reason(graph_file: Path, tmp_path
     ]
     assert (result["valid"], result["broken"]) == (False, "C2")
     assert "chip 1 has no op" in result["message"]
+    labels.write_text(json.dumps([0] * 132 + [10**30]))
+    outside = json.loads(run("chip-check", graph_file, labels, "--format", "json").output)
+    assert outside["timm_dla34"]["broken"] == "range"
 
 
 def test_cases_are_counted_and_their_optima_found() -> None:
@@ -134,7 +137,7 @@ def test_a_wrong_case_is_an_error(tmp_path: Path) -> None:
 
 def test_files_and_settings_that_an_evaluator_does_not_take_are_refused(graph_file: Path) -> None:
     one = run("chip-check", graph_file)
-    assert (one.exit_code, "takes 2 input: PATH PARTITION; got 1" in one.output) == (2, True)
+    assert (one.exit_code, "takes 2 inputs: PATH PARTITION; got 1" in one.output) == (2, True)
     other = run("systolic", graph_file, "--chips", 3)
     assert (other.exit_code, "systolic has no --chips" in other.output) == (2, True)
     many = run("chip-partition", graph_file, "--chips", 65)

@@ -9,6 +9,7 @@ import pytest
 from mohsearch.core.catalog import builtin_root
 from mohsearch.core.errors import InfeasibleError, InputError
 from mohsearch.evaluators.partition.bounds import interval_bounds
+from mohsearch.evaluators.partition.chip_package import load_chip_package
 from mohsearch.evaluators.partition.contiguous import (
     contiguous_front,
     order_from_keys,
@@ -51,7 +52,7 @@ def enumerated(task: PartitionTask):
     rows = forward_assignments(task.graph, task.chips)
     rows = rows[are_valid(task.graph, rows, task.chips)]
     span = rows[:, task.graph.edge_dst] - rows[:, task.graph.edge_src]
-    return rows, evaluate_partitions(task, rows)["interval_s"], span.max(axis=1) <= 1
+    return rows, evaluate_partitions(task, rows)["interval_s"], (span <= 1).all(axis=1)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
@@ -221,3 +222,34 @@ def test_a_wrong_certificate_is_refused() -> None:
         certify(task, np.array([1] * 8 + [0] * 8), "feasible", "a wrong solver", 0.0)
     with pytest.raises(InfeasibleError, match="below the bound"):
         certify(task, np.zeros(16, int), "feasible", "a wrong solver", 0.0, bound_s=1.0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_more_chips_than_ops_are_no_way_out(n: int) -> None:
+    graph = PartitionGraph.from_columns(
+        f"path{n}",
+        ["op"] * n,
+        flops=[4e6 * (1 + u % 2) for u in range(n)],
+        out_bytes=[100.0] * n,
+        edges=[(u, u + 1) for u in range(n - 1)],
+    )
+    task = PartitionTask(graph, chips=6)
+    _, costs, _ = enumerated(task)
+    labels, interval_s = split_orders(task)
+    assert are_valid(graph, labels, 6).all()
+    assert interval_s[0] == pytest.approx(costs.min(), rel=1e-8)
+    assert best_partition(task, max_downsets=0, moves=100, orders=2).interval_s == pytest.approx(
+        costs.min(), rel=1e-8
+    )
+
+
+def test_a_graph_that_takes_no_time_is_refused() -> None:
+    package = load_chip_package()
+    chip = package.chip.model_copy(update={"op_overhead_s": 0.0})
+    task = PartitionTask(
+        PartitionGraph.from_columns("idle", ["op"] * 2, flops=[0, 0], out_bytes=[0, 0], edges=[]),
+        package.model_copy(update={"chip": chip}),
+        chips=2,
+    )
+    with pytest.raises(InputError, match="no op of idle takes any time"):
+        best_partition(task)
