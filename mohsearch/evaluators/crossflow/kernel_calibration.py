@@ -9,8 +9,6 @@ logarithm is made smallest with Nelder and Mead's method from three starts; prod
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from mohsearch.core.cards import read_text, yaml_text
+from mohsearch.core.cards import yaml_text
 from mohsearch.core.files import write_text
+from mohsearch.core.tables import read_records
 from mohsearch.evaluators.crossflow.device_kernels import (
     GemmConstants,
     KernelConstants,
@@ -28,7 +27,7 @@ from mohsearch.evaluators.crossflow.device_kernels import (
     load_constants,
     pass_milliseconds,
 )
-from mohsearch.evaluators.crossflow.kernel_door import BIG_MS, Case, case_of
+from mohsearch.evaluators.crossflow.kernel_door import BIG_MS, Case, case_of, measured_ms
 from mohsearch.evaluators.crossflow.layout import FloatArray
 
 SHORT_WEIGHT = 0.3
@@ -57,10 +56,10 @@ def read_measured(paths: Iterable[Path]) -> list[Measured]:
     """
     found: list[Measured] = []
     for path in paths:
-        for i, row in enumerate(csv.DictReader(io.StringIO(read_text(path)))):
-            case = case_of(row, i, path)
-            if case is not None and row.get("measured_ms"):
-                found.append((case, float(row["measured_ms"])))
+        for i, row in enumerate(read_records(path)):
+            case, measured = case_of(row, i, path), measured_ms(row, i, path)
+            if case is not None and measured is not None:
+                found.append((case, measured))
     return found
 
 

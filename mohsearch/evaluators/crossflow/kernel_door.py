@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mohsearch.core.cards import read_text
-from mohsearch.core.errors import InputError
+from mohsearch.core.errors import InputError, UnknownNameError
+from mohsearch.core.tables import read_records
 from mohsearch.evaluators.crossflow.device_kernels import (
     KernelConstants,
     gemm_milliseconds,
@@ -29,6 +28,7 @@ _NUMBERS = {
 }  # fmt: skip
 _TENSORS = {"add": 3.0, "mul": 3.0, "div": 3.0, "pow": 2.0, "mlp_act": 3.0}
 """Tensors of the output's size that an op reads and writes; the others read one and write one."""
+_PRODUCTS = frozenset({"gemm", "matmul", "mm", "bmm", "linear"})
 BIG_MS = 1.0
 """The accuracy targets are stated for products that take longer than this."""
 
@@ -67,32 +67,46 @@ def evaluate(path: Path) -> EvaluationReport:
     InputError
         If a row lacks a column or names an unknown device; ``source`` and ``field`` say where.
     """
-    reader = csv.DictReader(io.StringIO(read_text(path)))
-    try:
-        rows = list(reader)
-    except csv.Error as error:
-        raise InputError(f"not valid CSV: {error}", source=path) from error
-    if not rows:
-        raise InputError("no rows", source=path)
+    rows = read_records(path)
     constants = load_constants()
     cases = [case_of(row, i, path) for i, row in enumerate(rows)]
+    measured = [measured_ms(row, i, path) for i, row in enumerate(rows)]
     predicted, plain = predict([c for c in cases if c is not None], constants)
     out = []
     for i, row in enumerate(rows):
-        record: dict[str, Any] = {k: _figure(v) for k, v in row.items() if k is not None}
+        record: dict[str, Any] = {k: _figure(v) for k, v in row.items()}
         record["predicted_ms"] = predicted.get(i)
         record["plain_roofline_ms"] = plain.get(i)
         out.append(record)
     known = [c for c in cases if c is not None]
-    summary = tuple(_summary(known, rows, predicted, plain))
+    summary = tuple(_summary(known, measured, predicted, plain))
     document = {"cases": out, "summary": list(summary)}
     return EvaluationReport(tuple(out), document, "csv", summary)
 
 
-def _figure(text: str | None) -> Any:
+def measured_ms(row: Mapping[str, str], index: int, path: Path) -> float | None:
+    """Return the measured time of one row, None where there is none.
+
+    Raises
+    ------
+    InputError
+        If it is no positive number.
+    """
+    text = (row.get("measured_ms") or "").strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0.0):
+        message = f"must be a positive number, or empty (got {text!r})"
+        raise InputError(message, source=path, field=f"row {index + 2}.measured_ms")
+    return value
+
+
+def _figure(text: str) -> Any:
     """Keep a number as a number (written as read where that matters is the CSV's business)."""
-    if text is None:
-        return ""
     try:
         value = float(text)
     except ValueError:
@@ -100,13 +114,18 @@ def _figure(text: str | None) -> Any:
     return int(value) if value.is_integer() and "." not in text and "e" not in text else value
 
 
-def _number(row: Mapping[str, str], is_gemm: bool) -> str:
-    text = (row.get("dtype") or row.get("precision") or "").casefold()
+def _number(row: Mapping[str, str], is_gemm: bool, where: str, path: Path) -> str:
+    column = "dtype" if (row.get("dtype") or "").strip() else "precision"
+    text = (row.get(column) or "").strip().casefold()
     if "fp16-in" in text or "mixed" in text:
         return "mixed"
     for word, number in _NUMBERS.items():
         if text.startswith(word):
             return number
+    if text:
+        raise UnknownNameError(
+            "number format", text, _NUMBERS, source=path, field=f"{where}.{column}"
+        )
     return "fp32" if is_gemm and row.get("device") else "fp16"
 
 
@@ -119,6 +138,10 @@ def _size(row: Mapping[str, str], key: str, where: str, path: Path) -> float:
         ) from None
     if not (value >= 1.0 and value < 1e12):
         raise InputError(f"must be at least 1 (got {value:g})", source=path, field=f"{where}.{key}")
+    if value != int(value) and key != "min_bytes":
+        raise InputError(
+            f"must be a whole number (got {value:g})", source=path, field=f"{where}.{key}"
+        )
     return value
 
 
@@ -132,8 +155,10 @@ def case_of(row: Mapping[str, str], index: int, path: Path) -> Case | None:
     layout = (row.get("ta") or "", row.get("tb") or "")
     if any(code not in ("", "N", "T") for code in layout):
         return None
-    is_gemm = bool(row.get("K"))
-    number = _number(row, is_gemm)
+    is_gemm = bool((row.get("K") or "").strip())
+    if not is_gemm and (row.get("op") or "").strip().casefold() in _PRODUCTS:
+        raise InputError("missing; a product needs M, N and K", source=path, field=f"{where}.K")
+    number = _number(row, is_gemm, where, path)
     if is_gemm:
         batch = _size(row, "B", where, path) if row.get("B") else 1.0
         m, n, k = (_size(row, key, where, path) for key in ("M", "N", "K"))
@@ -186,17 +211,16 @@ def predict(
 
 
 def _summary(
-    cases: Sequence[Case], rows: Sequence[Mapping[str, str]], predicted: Mapping[int, float],
+    cases: Sequence[Case], times: Sequence[float | None], predicted: Mapping[int, float],
     plain: Mapping[int, float],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return mean error and log-correlation per device and class, and over all products."""
     groups: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
     for case in cases:
-        text = rows[case.index].get("measured_ms") or ""
-        measured = _figure(text)
-        if not isinstance(measured, int | float) or measured <= 0:
+        measured = times[case.index]
+        if measured is None:
             continue
-        entry = (float(measured), predicted[case.index], plain[case.index])
+        entry = (measured, predicted[case.index], plain[case.index])
         groups.setdefault((case.card.name, case.number, case.kind), []).append(entry)
         if case.is_gemm:
             groups.setdefault(("all", "all", "gemm"), []).append(entry)

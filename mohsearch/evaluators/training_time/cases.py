@@ -81,6 +81,11 @@ class TrainingRuns:
         return self.microbatch * self.sequence
 
     @property
+    def device_kv_heads(self) -> Floats:
+        """Key-value heads of a tensor-parallel group: each device has one at least."""
+        return np.maximum(self.kv_heads, self.tensor)
+
+    @property
     def padded_vocabulary(self) -> Floats:
         """Vocabulary rounded up to 128 rows per tensor-parallel slice, as Megatron pads it."""
         return np.asarray(np.ceil(self.vocabulary / (128 * self.tensor)) * 128 * self.tensor)

@@ -125,7 +125,7 @@ class LayerModel:
     def _linear_shapes(self) -> list[tuple[Floats, Floats, Floats]]:
         """Return (m, n, k) of the layer's matrices, forward."""
         runs, n = self.runs, self.tokens
-        joined = runs.hidden * (1 + 2 * runs.kv_heads / runs.heads)
+        joined = runs.hidden * (1 + 2 * runs.device_kv_heads / runs.heads)
         inner = np.where(runs.gated, 2.0, 1.0) * runs.intermediate
         return [
             (n, joined / runs.tensor, runs.hidden),

@@ -64,10 +64,12 @@ def layer_activation_bytes(runs: TrainingRuns) -> tuple[Floats, Floats]:
 def device_memory(runs: TrainingRuns) -> DeviceMemory:
     """Return memory of the fullest device: the first stage, or the last with its loss."""
     cut, whole = layer_parameters(runs)
+    h = runs.hidden
     most_layers = np.ceil(runs.layers / runs.pipeline)
     table = runs.padded_vocabulary * runs.hidden / runs.tensor
     positions = runs.sequence * runs.hidden
-    inner = most_layers * (cut / runs.tensor + whole)
+    copied = 2 * (h + 1) * h * (runs.device_kv_heads - runs.kv_heads) / runs.heads
+    inner = most_layers * ((cut + copied) / runs.tensor + whole)
     first = inner + table + positions
     norm = 2 * runs.hidden
     total = runs.layers * (cut + whole) + runs.vocabulary * runs.hidden + positions + norm

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mohsearch.core.cards import read_text
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError
+from mohsearch.core.tables import read_records
 from mohsearch.evaluators.training_time.cards import (
     TrainingCluster,
     choose_cluster,
@@ -95,20 +93,7 @@ def read_training_cases(path: Path) -> TrainingCases:
     InputError
         Naming row and column of what is wrong.
     """
-    reader = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff"), newline=""))
-    try:
-        table = list(reader)
-    except csv.Error as error:
-        message = f"line {reader.line_num}: not valid CSV: {error}"
-        raise InputError(message, source=path) from error
-    if not reader.fieldnames:
-        raise InputError("no header row", source=path)
-    twice = {name for name in reader.fieldnames if list(reader.fieldnames).count(name) > 1}
-    if twice:
-        raise InputError("a second column of this name", source=path, field=min(twice))
-    if not table:
-        raise InputError("no case in it", source=path)
-    return _Reader(path).cases(table)
+    return _Reader(path).cases(read_records(path))
 
 
 class _Reader:
@@ -132,8 +117,6 @@ class _Reader:
         peer: list[float] = []
         for number, record in enumerate(table, start=1):
             entry = _Row(record, f"{self.path}: row {number}")
-            if None in record:
-                raise InputError("more fields than the header has columns", source=entry.where)
             name = (record.get("id") or str(number)).strip()
             ids.append(name)
             measured.append(entry.measured())
@@ -192,7 +175,7 @@ class _Reader:
                 field=missing,
             )
         if name not in self.models:
-            self.models[name] = _load(name, row)
+            self.models[name] = _load(name, row, self.catalog)
         return self.models[name]
 
     def _candidates(self, row: _Row, cluster: TrainingCluster) -> list[dict[str, float]]:
@@ -281,9 +264,9 @@ def _is_open(text: str) -> bool:
     return text.lower().startswith(("not stated", "best"))
 
 
-def _load(name: str, row: _Row) -> ModelConfig:
+def _load(name: str, row: _Row, catalog: Catalog) -> ModelConfig:
     try:
-        model = load_model(name)
+        model = load_model(name, catalog)
     except InputError as error:
         message = f"{name}: {error.field}: {error.message}" if error.field else error.message
         raise InputError(message, source=row.where, field="model") from error
@@ -313,6 +296,10 @@ def _model_sizes(row: _Row, model: ModelConfig | None) -> dict[str, float]:
         base |= {"vocabulary": 51200.0, "sequence": 2048.0}
         gated = row.flag("gated_mlp")
     else:
+        for column in ("ffn_mult", "gated_mlp"):
+            if row.text(column) is not None:
+                message = f"the model {model.name} says that already; give hidden, layers and heads"
+                raise InputError(message, source=row.where, field=column)
         hidden = value("hidden", model.hidden)
         heads = value("heads", model.heads)
         base = {"layers": model.layers, "kv_heads": model.kv_heads}
@@ -320,6 +307,9 @@ def _model_sizes(row: _Row, model: ModelConfig | None) -> dict[str, float]:
         base |= {"sequence": model.sequence}
         gated = bool(model.gated)
     sizes = {key: value(key, otherwise) for key, otherwise in base.items()}
+    if model is not None and model.position == "learned" and sizes["sequence"] > model.positions:
+        message = f"{model.name} takes up to {model.positions} tokens"
+        raise InputError(message, source=row.where, field=row.name("sequence"))
     return {"hidden": hidden, "heads": heads, "gated": gated, **sizes}
 
 
@@ -346,18 +336,24 @@ def _devices(row: _Row) -> float:
 
 def _switches(row: _Row) -> dict[str, float]:
     """Return what kind of run it is."""
-    attention = (row.text("attention") or "").lower()
     sharding = _sharding(row)
     return {
         "recompute": float(_one_of(row, "recompute", RECOMPUTE, "full")),
         "sequence_parallel": row.flag("sequence_parallel"),
-        "flash_attention": attention.startswith("flash"),
+        "flash_attention": _is_flash(row),
         "overlap_sync": row.flag("overlap_dp"),
         "overlap_tensor": _overlaps_collectives(row),
         "gpipe": _one_of(row, "schedule", ("1f1b", "gpipe"), "1f1b") == 1,
         "shard_optimizer": sharding == "optimizer",
         "full_shard": sharding == "full_shard",
     }
+
+
+def _is_flash(row: _Row) -> bool:
+    text = (row.text("attention") or "").lower()
+    if text.startswith("flash") or _is_open(text):
+        return text.startswith("flash")
+    return _one_of(row, "attention", ("fused", "flash"), "fused") == 1
 
 
 def _overlaps_collectives(row: _Row) -> bool:
@@ -404,6 +400,12 @@ def _check_shape(row: _Row, run: Mapping[str, float]) -> None:
         if run[whole] % run[part]:
             message = f"{whole} ({run[whole]:g}) is no multiple of {part} ({run[part]:g})"
             raise InputError(message, source=row.where, field=column)
+    if run["kv_heads"] % run["tensor"] and run["tensor"] % run["kv_heads"]:
+        message = f"does not match {run['kv_heads']:g} key-value heads ({run['tensor']:g} devices)"
+        raise InputError(message, source=row.where, field=row.name("tensor"))
+    if run["sequence_parallel"] and run["sequence"] % run["tensor"]:
+        message = f"{run['tensor']:g} devices do not divide {run['sequence']:g} tokens"
+        raise InputError(message, source=row.where, field="sequence_parallel")
     if run["pipeline"] > run["layers"]:
         message = f"more stages ({run['pipeline']:g}) than layers ({run['layers']:g})"
         raise InputError(message, source=row.where, field=row.name("pipeline"))

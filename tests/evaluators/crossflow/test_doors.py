@@ -93,7 +93,7 @@ def test_wrong_rows_name_row_and_column(tmp_path):
         kernels(tmp_path, "gpu,op,M,N,K,dtype\na100,x,big,1,1,fp16\n")
     with pytest.raises(UnknownNameError, match="unknown device 'a1000'"):
         kernels(tmp_path, "gpu,op,M,N,K,dtype\na1000,x,1,1,1,fp16\n")
-    with pytest.raises(InputError, match="no rows"):
+    with pytest.raises(InputError, match="no case in it"):
         kernels(tmp_path, "gpu,op,M,N,K\n")
 
 
@@ -105,3 +105,23 @@ def test_the_csv_of_a_report_reads_back(tmp_path):
     writer.writerows(report.rows)
     again = list(csv.DictReader(io.StringIO(out.getvalue())))
     assert float(again[0]["predicted_ms"]) == report.rows[0]["predicted_ms"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("a100,gemm,2048,2048,2048,,fp8", "row 2.dtype: unknown number format 'fp8'"),
+        ("a100,gemm,2048,2048,2048,nan,fp16", "row 2.measured_ms: must be a positive number"),
+        ("a100,gemm,2048,2048,2048,fast,fp16", "row 2.measured_ms: must be a positive number"),
+        ("a100,gemm,2048,2048,,,fp16", "row 2.K: missing; a product needs M, N and K"),
+        ("a100,gemm,2048.5,2048,64,,fp16", "row 2.M: must be a whole number"),
+        ("a100,gemm,2048,2048,64,,fp16,9", "row 1: more fields than the header"),
+    ],
+)
+def test_kernels_that_are_not_understood_are_refused(tmp_path, row, message):
+    with pytest.raises(InputError, match=message):
+        kernels(tmp_path, "gpu,op,M,N,K,measured_ms,dtype\n" + row + "\n")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    assert len(kernels(tmp_path, "\ufeff" + MEASURED).rows) == 3

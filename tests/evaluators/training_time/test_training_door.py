@@ -186,3 +186,43 @@ def test_a_file_without_cases_is_refused(tmp_path, text, said):
     path.write_text(text)
     with pytest.raises(InputError, match=said):
         evaluate(path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"attention": "falsh"}, "attention: 'falsh' is none of: fused, flash"),
+        ({"tp": "4", "sequence_parallel": "yes", "seq": "2046"}, "4 devices do not divide 2046"),
+        ({"tp": "4", "kv_heads": "2"}, None),
+        ({"tp": "8", "heads": "24", "kv_heads": "12", "hidden": "3072"}, "key-value heads"),
+    ],
+)
+def test_rows_that_cannot_be_cut_are_refused(tmp_path, columns, message):
+    row = {"hidden": "2048", "layers": "4", "heads": "16", "gbs": "8", "mbs": "1"} | columns
+    path = tmp_path / "runs.csv"
+    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+    if message is None:
+        assert evaluate(path).rows[0]["predicted_s"] > 0
+        return
+    with pytest.raises(InputError, match=message):
+        evaluate(path)
+
+
+def test_a_device_holds_a_whole_key_value_head_at_least(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "hidden,layers,heads,kv_heads,tp,gbs,mbs\n4096,4,32,8,8,8,1\n4096,4,32,2,8,8,1\n"
+    )
+    one, copied = evaluate(path).rows
+    assert copied["state_bytes"] == one["state_bytes"]
+    assert copied["predicted_s"] == one["predicted_s"]
+
+
+def test_a_model_and_figures_that_contradict_it_are_refused(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("model,gated_mlp,gbs,mbs\nllama2-7b,no,8,1\n")
+    with pytest.raises(InputError, match="gated_mlp: the model llama2-7b says that already"):
+        evaluate(path)
+    path.write_text("model,seq,gbs,mbs\ngpt2-xl,4096,8,1\n")
+    with pytest.raises(InputError, match="seq: gpt2-xl takes up to 1024 tokens"):
+        evaluate(path)
