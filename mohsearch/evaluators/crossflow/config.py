@@ -81,7 +81,31 @@ class SwParam(Loose):
     precision: Positive = 2
 
 
-class CoreParam(Loose):
+class Rail(Loose):
+    """Supply voltages in V: the lowest is threshold plus margin."""
+
+    nominal_voltage: Positive
+    threshold_voltage: NonNegative
+    margin_voltage: NonNegative
+    max_voltage: Positive | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Rail:
+        if self.threshold_voltage >= self.nominal_voltage:
+            raise ValueError(
+                f"threshold_voltage ({self.threshold_voltage:g}) must be below nominal_voltage "
+                f"({self.nominal_voltage:g})"
+            )
+        lowest = self.threshold_voltage + self.margin_voltage
+        if self.max_voltage is not None and self.max_voltage < lowest:
+            raise ValueError(
+                f"max_voltage ({self.max_voltage:g}) must reach threshold_voltage + margin_voltage "
+                f"({lowest:g})"
+            )
+        return self
+
+
+class CoreParam(Rail):
     """Minimal compute unit."""
 
     nominal_power_per_mcu: Positive
@@ -89,10 +113,6 @@ class CoreParam(Loose):
     nominal_area_per_mcu: Positive
     operating_area_per_mcu: Positive | None = None
     nominal_frequency: Positive
-    nominal_voltage: Positive
-    threshold_voltage: NonNegative
-    margin_voltage: NonNegative
-    max_voltage: Positive | None = None
     num_mcu_per_bundle: Count
     FMA_width: Count = 4
     FMA_depth: Count | None = None
@@ -100,7 +120,7 @@ class CoreParam(Loose):
     util: Share = 1.0
 
 
-class DramParam(Loose):
+class DramParam(Rail):
     """Main memory."""
 
     dynamic_energy_per_bit: Positive
@@ -111,10 +131,6 @@ class DramParam(Loose):
     latency: NonNegative
     mem_ctrl_area: Positive
     nominal_frequency: Positive
-    nominal_voltage: Positive
-    threshold_voltage: NonNegative
-    margin_voltage: NonNegative
-    max_voltage: Positive = 1e9
     num_links_per_mm: Positive
     num_links_per_stack: Positive
     util: Share = 1.0
@@ -134,15 +150,11 @@ class SramParam(Loose):
     util: Share = 1.0
 
 
-class LinkParam(Loose):
+class LinkParam(Rail):
     """Network link."""
 
     latency: NonNegative
     nominal_frequency: Positive
-    nominal_voltage: Positive
-    threshold_voltage: NonNegative
-    margin_voltage: NonNegative
-    max_voltage: Positive | None = None
     nominal_energy_per_link: Positive
     nominal_area_per_link: Positive
     num_links_per_mm: Positive
@@ -221,7 +233,10 @@ class SystemHierarchy(Loose):
 
 
 class NetworkTopology(Loose):
-    """Topology between and inside packages; the authors' names are accepted and mean theirs."""
+    """Topology of the authors' files; as in their program nothing depends on it.
+
+    How links are shared is said by ``inter_derate`` and ``intra_derate``.
+    """
 
     inter_wafer: str = "hic"
     intra_wafer: str = "none"
@@ -268,6 +283,18 @@ class SchedulingParam(Loose):
     kp_softmax_type: Literal[-1, 1, 2] = -1
     kp_embedding_type: Literal[-1, 1, 2] = -1
     kp_projection_type: Literal[-1, 1, 2] = -1
+
+    @model_validator(mode="after")
+    def _kinds(self) -> SchedulingParam:
+        for layer in ("hidden", "softmax", "embedding", "projection"):
+            d1, d2, kind = (getattr(self, f"kp_{layer}_{x}") for x in ("dim1", "dim2", "type"))
+            if kind == -1 and d1 * d2 > 1:
+                raise ValueError(
+                    f"kp_{layer}_type must be 1 (CR) or 2 (RC) to split by {d1} x {d2}"
+                )
+            if kind == 1 and d2 > 1:
+                raise ValueError(f"kp_{layer}_dim2 must be 1: CR (type 1) splits one dimension")
+        return self
 
 
 class GemmShape(Loose):
@@ -350,7 +377,8 @@ def technology_row(config: CrossflowConfig) -> FloatArray:
         FLOWS.index(core.dataflow), core.util, core.max_voltage or math.inf,
         dram.dynamic_energy_per_bit, dram.static_power_per_bit, dram.stack_capacity,
         dram.area_per_stack, dram.latency, dram.mem_ctrl_area, dram.nominal_frequency,
-        dram.nominal_voltage, dram.threshold_voltage, dram.margin_voltage, dram.max_voltage,
+        dram.nominal_voltage, dram.threshold_voltage, dram.margin_voltage,
+        dram.max_voltage or math.inf,
         dram.num_links_per_mm, dram.num_links_per_stack, dram.util,
     ]  # fmt: skip
     srams = ((tech.registers, levels.l0), (tech.l1, levels.l1), (tech.l2, levels.l2))

@@ -15,6 +15,7 @@ from mohsearch.evaluators.crossflow.evaluate import (
     Lstm,
     Points,
     Strategy,
+    config_plan,
     evaluate_config,
     gemm_of,
 )
@@ -61,7 +62,9 @@ def evaluate(path: Path) -> EvaluationReport:
         ``area_breakdown``, ``power_breakdown``, ``perimeter_breakdown``, ``system_hierarchy``,
         ``scheduling_param`` of the DeepFlow program, or ``system: V100`` (a system card) with
         whatever differs; ``gemm: {m, k, n, strategy}`` for products instead of the language
-        model; ``strategy: RC-2-4-d8-p1``; ``compat: deepflow`` for the authors' choices.
+        model; ``strategy: RC-2-4-d8-p1`` (its devices are ``num_workers`` of
+        ``system_hierarchy`` at most; a product is split by RC or CR only);
+        ``compat: deepflow`` for the authors' choices.
 
     Returns
     -------
@@ -79,7 +82,8 @@ def evaluate(path: Path) -> EvaluationReport:
     runs: list[dict[str, Any]] = []
     document: dict[str, Any] = {"runs": []}
     for name, workload, strategy in _workloads(config, path):
-        plan = strategy.row if strategy is not None else None
+        plan = strategy.row if strategy is not None else config_plan(config)
+        _check_devices(config, plan, path)
         points = evaluate_config(config, workload, plan=plan)
         kernels = [{"run": name, **_kernel(row, points.chips[0]), **({})} for row in _log(points)]
         rows += kernels
@@ -106,9 +110,21 @@ def _workloads(
         raise InputError("no product given", source=path, field="gemm")
     out: list[tuple[str, Lstm | Gemm | None, Strategy | None]] = []
     for i, shape in enumerate(shapes):
-        product, strategy = gemm_of(shape)
+        field = "strategy" if shape.strategy is None else f"gemm[{i}].strategy"
+        product, strategy = gemm_of(shape, config.strategy, field=field)
+        if strategy.dp * strategy.lp > 1:
+            message = f"a product is split by RC or CR, without d and p (got {strategy})"
+            raise InputError(message, source=path, field=field)
         out.append((f"gemm{i}:{shape.m}x{shape.k}x{shape.n}", product, strategy))
     return out
+
+
+def _check_devices(config: CrossflowConfig, plan: FloatArray, path: Path) -> None:
+    """Refuse a strategy for more devices than there are; the authors' program does not look."""
+    devices, present = int(plan[1] * plan[2] * plan[9] * plan[10]), config.system_hierarchy
+    if config.compat == "none" and devices > present.num_workers:
+        message = f"the strategy takes {devices} devices, there are {present.num_workers}"
+        raise InputError(message, source=path, field="system_hierarchy.num_workers")
 
 
 def _log(points: Points) -> FloatArray:

@@ -422,7 +422,13 @@ def evaluate_config(
     return _points(results, chips, durations, log[1 : int(log[0, 0]) + 1])
 
 
-def gemm_of(shape: GemmShape) -> tuple[Gemm, Strategy]:
-    """Return the product and strategy that a configuration's ``gemm`` entry means."""
-    strategy = Strategy.parse(shape.strategy, field="gemm.strategy") if shape.strategy else None
-    return Gemm(shape.m, shape.k, shape.n), strategy or Strategy()
+def gemm_of(
+    shape: GemmShape, otherwise: str | None = None, *, field: str = "gemm.strategy"
+) -> tuple[Gemm, Strategy]:
+    """Return the product and strategy that a configuration's ``gemm`` entry means.
+
+    ``otherwise`` is the strategy of the whole configuration, for an entry without its own.
+    """
+    name = shape.strategy if shape.strategy is not None else otherwise
+    strategy = Strategy() if name is None else Strategy.parse(name, field=field)
+    return Gemm(shape.m, shape.k, shape.n), strategy

@@ -46,7 +46,7 @@ def evaluate(path: Path) -> EvaluationReport:
         With the file and the path of the wrong field.
     """
     document: dict[str, Any] = {}
-    rows = []
+    rows: list[dict[str, Any]] = []
     problems = read_problems(path)
     for name, problem in problems.items():
         try:

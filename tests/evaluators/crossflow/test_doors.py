@@ -125,3 +125,34 @@ def test_kernels_that_are_not_understood_are_refused(tmp_path, row, message):
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
     assert len(kernels(tmp_path, "\ufeff" + MEASURED).rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tech_param: {core: {threshold_voltage: 0.8}}", "core: .*must be below nominal_voltage"),
+        ("tech_param: {core: {max_voltage: 0.1}}", "core: .*max_voltage .0.1. must reach"),
+        ("scheduling_param: {kp_hidden_dim1: 4}", "kp_hidden_type must be 1 .CR. or 2 .RC."),
+        ("strategy: d8", "num_workers: the strategy takes 8 devices, there are 1"),
+        ("strategy: d8\ngemm: {m: 64, k: 64, n: 64}", "strategy: a product is split by RC or CR"),
+        ("gemm: [{m: 64, k: 64, n: 64, strategy: XY}]", r"gemm\[0\].strategy: 'XY' is no strategy"),
+    ],
+)
+def test_configurations_that_contradict_themselves_are_refused(tmp_path, text, message):
+    path = tmp_path / "bad.yaml"
+    path.write_text("system: V100\n" + text + "\n")
+    with pytest.raises(InputError, match=message):
+        crossflow_door.evaluate(path)
+
+
+def test_a_strategy_of_the_whole_configuration_splits_its_products_too(tmp_path):
+    hierarchy = "system_hierarchy: {num_workers: 8, kp1_inter: true}\n"
+    times = []
+    for text in (
+        "gemm: {m: 4096, k: 4096, n: 4096, strategy: CR-8}",
+        "strategy: CR-8\ngemm: {m: 4096, k: 4096, n: 4096}",
+    ):
+        path = tmp_path / "split.yaml"
+        path.write_text(f"system: V100\n{hierarchy}{text}\n")
+        times.append(crossflow_door.evaluate(path).summary[0]["time_s"])
+    assert times[0] == times[1]
