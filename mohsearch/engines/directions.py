@@ -32,6 +32,8 @@ def reference_directions(objectives: int, most: int) -> FloatArray:
             f"a population of {most} is too small for reference directions of {objectives} "
             "objectives"
         )
+    if objectives == 1:
+        return np.ones((1, 1))
     partitions = 1
     while math.comb(partitions + objectives, objectives - 1) <= most:
         partitions += 1

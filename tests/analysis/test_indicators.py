@@ -161,3 +161,8 @@ def test_coverage_is_one_of_itself_and_not_symmetric():
     assert coverage(better, better) == 1.0
     assert coverage(better, worse) == pytest.approx(2 / 3)
     assert coverage(worse, better) == 0.0
+
+
+def test_r2_of_one_objective_is_the_distance_of_the_best_value_from_the_best():
+    box = Box(np.zeros(1), np.ones(1))
+    assert r2([[0.25], [0.75]], box) == 0.25
