@@ -89,7 +89,7 @@ class PlainReporter:
         if event.kind in {"complete", "failed", "skipped"}:
             self._finished += 1
         text = self._line(event)
-        if text and (not self.quiet or event.kind == "failed"):
+        if text and (not self.quiet or event.kind in {"failed", "repaired"}):
             click.echo(text, err=True)
 
     def _line(self, event: StudyEvent) -> str:
@@ -107,6 +107,8 @@ class PlainReporter:
             case "resumed":
                 self._told_at[event.run_id] = time.monotonic()
                 return f"{event.run_id}: resumed after generation {event.generation}"
+            case "repaired":
+                return f"{event.run_id}: {event.message}"
             case "complete":
                 return f"{count} {event.run_id}: complete"
             case "skipped":
@@ -181,6 +183,9 @@ class LiveReporter:
                     f"{event.run_id}: FAILED: {event.message}", markup=False, style="red"
                 )
             return
+        if event.kind == "repaired":
+            text = f"{event.run_id}: {event.message}"
+            self._progress.console.print(text, markup=False, style="yellow")
         if event.kind == "building":
             self._builds.add(event.run_id)
         else:

@@ -21,6 +21,12 @@ _WORKERS = click.option(
     type=click.IntRange(min=1),
     help="Runs carried out at the same time. Default: the study's, else one per core.",
 )
+_EXECUTOR = click.option(
+    "--executor",
+    metavar="KIND",
+    help="runs, evaluations, dask or dask://HOST:PORT: what is spread over workers, and where. "
+    "Default: the study's. Never changes a result.",
+)
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress, no tables.")
 _FULL_TABLES = 4
 """With more runs than this, one table of runs is printed instead of one table per front."""
@@ -153,10 +159,16 @@ def schema() -> None:
     help="Folder for the results. Default: results/NAME.",
 )
 @_WORKERS
+@_EXECUTOR
 @click.option("--seeds", metavar="N,N,...", help="Seeds in place of the study's, such as 1,2,3.")
 @_QUIET
 def run(
-    name: str, output: Path | None, workers: int | None, seeds: str | None, quiet: bool
+    name: str,
+    output: Path | None,
+    workers: int | None,
+    executor: str | None,
+    seeds: str | None,
+    quiet: bool,
 ) -> None:
     """Run a study, by name or YAML file, into a folder.
 
@@ -168,19 +180,52 @@ def run(
     loaded = load_study(name)
     if seeds is not None:
         loaded = _with_seeds(loaded, seeds)
+    loaded = _with_executor(loaded, executor)
     _carry_out(loaded, output or Path("results") / loaded.spec.name, workers, quiet)
 
 
 @study.command(epilog=example("mohsearch study resume results/smoke"))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @_WORKERS
+@_EXECUTOR
 @_QUIET
-def resume(folder: Path, workers: int | None, quiet: bool) -> None:
+def resume(folder: Path, workers: int | None, executor: str | None, quiet: bool) -> None:
     """Go on with an interrupted study in its output folder DIR."""
     from mohsearch.study.files import OutputFolder
     from mohsearch.study.run import stored_study
 
-    _carry_out(stored_study(OutputFolder(folder)), folder, workers, quiet)
+    loaded = _with_executor(stored_study(OutputFolder(folder)), executor)
+    _carry_out(loaded, folder, workers, quiet)
+
+
+@study.command(epilog=example("mohsearch study verify results/smoke"))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+def verify(folder: Path) -> None:
+    """Compare every byte of the results in DIR with what was written.
+
+    Damaged results are mended by 'study resume': what is sound is kept.
+    """
+    from mohsearch.study.files import OutputFolder
+    from mohsearch.study.results import check_results
+    from mohsearch.study.run import stored_study
+
+    stored_study(OutputFolder(folder))
+    count = check_results(OutputFolder(folder))
+    say(f"{count} run{'s' if count != 1 else ''} as written")
+
+
+def _with_executor(loaded: Study, kind: str | None) -> Study:
+    """Return the study with another executor."""
+    from dataclasses import replace
+
+    from mohsearch.core.cards import validate
+    from mohsearch.study.spec import ExecutorEntry
+
+    if kind is None:
+        return loaded
+    workers = loaded.spec.executor.workers
+    entry = validate(ExecutorEntry, {"workers": workers, "kind": kind}, source="--executor")
+    return replace(loaded, spec=loaded.spec.model_copy(update={"executor": entry}))
 
 
 def _with_seeds(loaded: Study, text: str) -> Study:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -117,6 +117,8 @@ class Search:
 
     Attributes
     ----------
+    evaluate
+        Returns the metrics of genomes; the problem's own unless it is replaced.
     stopped
         Why the search ended: its budget is spent, it converged, or the engine had nothing left to
         ask. ``None`` while it runs.
@@ -131,6 +133,24 @@ class Search:
         self.budget = budget
         self.stopped: StopReason | None = None
         self._recorded: Recorded | None = None
+        self.evaluate: Callable[[NDArray[Any]], Mapping[str, FloatArray]] = problem.metrics
+        self._known_rows: dict[bytes, int] = {}
+        self._known_metrics: Mapping[str, FloatArray] = {}
+
+    def reuse(self, genomes: NDArray[Any], metrics: Mapping[str, FloatArray]) -> None:
+        """Take values that are known from elsewhere: these genomes are not evaluated again.
+
+        Parameters
+        ----------
+        genomes
+            Shape (n, n_var).
+        metrics
+            Every metric and constraint, each of shape (n,).
+        """
+        self._known_rows = dict(
+            zip(self.archive.index.keys(genomes), range(len(genomes)), strict=True)
+        )
+        self._known_metrics = metrics
 
     def generations(self, recorded: Recorded | None = None) -> Iterator[Generation]:
         """Run the search, one generation at a time.
@@ -206,15 +226,32 @@ class Search:
         if fresh:
             rows = X[fresh]
             if replayed_generation is None:
-                metrics = self._compute(rows)
+                metrics = self._known_or_computed(rows, [keys[i] for i in fresh])
             else:
                 metrics = self._replay(rows, replayed_generation)
             self.archive.append(rows, metrics, [keys[i] for i in fresh])
         ids = self.archive.ids(keys)
         self.engine.tell(X, self.archive.objectives(ids), self.archive.constraints(ids))
 
+    def _known_or_computed(
+        self, rows: NDArray[Any], keys: Sequence[bytes]
+    ) -> dict[str, FloatArray]:
+        """Return values, computing those only that :meth:`reuse` did not bring."""
+        if not self._known_rows:
+            return self._compute(rows)
+        found = np.array([self._known_rows.get(key, -1) for key in keys], dtype=np.int64)
+        left = np.flatnonzero(found < 0)
+        computed = self._compute(rows[left]) if len(left) else {}
+        metrics = {}
+        for name in self.archive.metric_names:
+            column = np.asarray(self._known_metrics[name])[found]
+            if len(left):
+                column[left] = computed[name]
+            metrics[name] = column
+        return metrics
+
     def _compute(self, rows: NDArray[Any]) -> dict[str, FloatArray]:
-        values = self.problem.metrics(rows)
+        values = self.evaluate(rows)
         metrics: dict[str, FloatArray] = {}
         for name in self.archive.metric_names:
             column = np.asarray(values[name], dtype=np.float64)

@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mohsearch.core.errors import InputError, MohsearchError
 from mohsearch.engines.archive import Archive
-from mohsearch.engines.driver import Generation
+from mohsearch.engines.driver import Generation, Search
 from mohsearch.engines.engine import FloatArray
 from mohsearch.problems.base import SearchProblem
+from mohsearch.study.evaluation import EvaluationFailed, Workers, attempt, going_on
 from mohsearch.study.events import Progress, StudyEvent
 from mohsearch.study.files import OutputFolder, locked
+from mohsearch.study.integrity import damage, salvage
 from mohsearch.study.objects import build_search, portfolio_of
 from mohsearch.study.plan import PlannedRun, Study
 from mohsearch.study.provenance import provenance
-from mohsearch.study.store import RunStore, record_failure, run_attributes
+from mohsearch.study.store import RunStore, is_complete, record_failure
 
 REPORT_S = 0.1
 """Progress is told at most this often."""
@@ -48,17 +51,19 @@ def carry_out(
     folder: OutputFolder,
     get_problem: Callable[[], SearchProblem],
     progress: Progress,
+    workers: Workers | None = None,
 ) -> RunOutcome:
     """Carry a run out and record how it ended; only interruptions escape.
 
-    A run that failed before is tried again from its last complete generation.
+    A run that failed before is tried again from its last complete generation. Genomes are evaluated
+    by ``workers``, here where there are none.
     """
     try:
         with locked(folder.locks / run.id, f"run {run.id}", wait_s=ORPHAN_WAIT_S):
-            if run_attributes(folder.run(run.id)).get("status") == "complete":
+            if is_complete(folder, run.id):
                 progress(StudyEvent("skipped", run.id))
                 return RunOutcome(run.id, "skipped")
-            _search(study, run, folder, get_problem(), progress)
+            _search(study, run, folder, get_problem(), progress, workers)
     except Exception as error:
         reason = describe_failure(error)
         note_failure(study, run, folder, reason)
@@ -106,10 +111,12 @@ def _search(
     folder: OutputFolder,
     problem: SearchProblem,
     progress: Progress,
+    workers: Workers | None,
 ) -> None:
     wall, cpu = time.perf_counter(), time.process_time()
     search = build_search(study, run, problem)
-    store = _open(study, run, folder, problem, search.engine.algorithm, search.budget)
+    search.evaluate = _evaluation(study, run, folder, problem, workers)
+    store = _open(study, run, folder, problem, search, progress)
     recorded = store.recorded()
     known = 0 if recorded is None else len(recorded.evaluations)
     most = search.budget.generations
@@ -149,16 +156,71 @@ def _search(
     progress(StudyEvent("complete", run.id, last.number + 1, most, last.evaluations, reporter.best))
 
 
+def _evaluation(
+    study: Study,
+    run: PlannedRun,
+    folder: OutputFolder,
+    problem: SearchProblem,
+    workers: Workers | None,
+) -> Callable[[NDArray[Any]], Mapping[str, FloatArray]]:
+    """Return how genomes are evaluated; those that cannot be are recorded with their reason."""
+
+    def record(genome: NDArray[Any], reason: str) -> None:
+        line = {"run": run.id, "genome": genome.tolist(), "reason": reason}
+        with folder.failures.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+    evaluate = problem.metrics if workers is None else workers.metrics
+    if study.spec.evaluation.on_failure == "go-on":
+        return going_on(evaluate, problem, record)
+
+    def recorded(rows: NDArray[Any]) -> Mapping[str, FloatArray]:
+        try:
+            metrics = evaluate(rows)
+            for name, column in metrics.items():
+                for place in np.flatnonzero(~np.isfinite(column)):
+                    record(rows[place], f"metric {name!r} is {column[place]}")
+            return metrics
+        except EvaluationFailed as error:
+            for genome, reason in error.failures:
+                record(genome, reason)
+            raise
+        except Exception:
+            for row in rows:
+                result, reason = attempt(problem.metrics, row[None])
+                if result is None:
+                    record(row, reason)
+                    break
+            raise
+
+    return recorded
+
+
 def _open(
     study: Study,
     run: PlannedRun,
     folder: OutputFolder,
     problem: SearchProblem,
-    algorithm: str,
-    budget: Any,
+    search: Search,
+    progress: Progress,
 ) -> RunStore:
-    """Open a run's store, creating it if this is the run's first session."""
+    """Open a run's store, creating it if this is the run's first session.
+
+    A damaged one is made anew; the genomes whose values are sound are not evaluated again.
+    """
     content = problem.digest()
+
+    def create() -> RunStore:
+        attributes = _attributes(study, run, problem, search.engine.algorithm, content)
+        return RunStore.create(folder, run.id, problem, search.budget, attributes)
+
+    broken = damage(folder, run.id)
+    if broken is not None:
+        genomes, metrics = salvage(folder, run.id, create)
+        search.reuse(genomes, metrics)
+        message = f"results were damaged ({broken}); {len(genomes):,} evaluations saved"
+        progress(StudyEvent("repaired", run.id, evaluations=len(genomes), message=message))
+        return RunStore(folder, run.id)
     if RunStore.exists(folder, run.id):
         store = RunStore(folder, run.id)
         before = str(store.group.attrs.get("problem_digest", ""))
@@ -170,7 +232,14 @@ def _open(
             )
         store.reopen()
         return store
-    attributes: Mapping[str, Any] = {
+    return create()
+
+
+def _attributes(
+    study: Study, run: PlannedRun, problem: SearchProblem, algorithm: str, content: str
+) -> dict[str, Any]:
+    """Return the attributes of a new run."""
+    return {
         **identity(study, run),
         "algorithm": algorithm,
         "objectives": [m.name for m in problem.objective_cards],
@@ -181,7 +250,6 @@ def _open(
         "ideal_point": json.dumps(problem.ideal_point()),
         "certificate": json.dumps(problem.certificate()),
     }
-    return RunStore.create(folder, run.id, problem, budget, attributes)
 
 
 class _Reporter:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-EventKind = Literal["building", "started", "resumed", "generation", "complete", "failed", "skipped"]
+EventKind = Literal[
+    "building", "started", "resumed", "repaired", "generation", "complete", "failed", "skipped"
+]
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,9 @@ class StudyEvent:
         ``building``: a problem is being built, ``message`` says what happens, ``generation`` of
         ``generations`` parts are done; ``started``: a run
         begins, or ``resumed`` after ``generation`` generations that an earlier session completed;
-        ``generation``: one more is complete; ``complete``: the run's front is written; ``failed``:
-        the run ended with ``message``; ``skipped``: the run was complete before.
+        ``repaired``: stored results were damaged, and the run is repeated with what could be
+        saved; ``generation``: one more is complete; ``complete``: the run's front is written;
+        ``failed``: the run ended with ``message``; ``skipped``: the run was complete before.
     run_id
         The run; the problem's label and workload for ``building``.
     generation, generations

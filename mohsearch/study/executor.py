@@ -15,6 +15,7 @@ from mohsearch.core.digest import content_digest
 from mohsearch.core.processes import follow_parent
 from mohsearch.problems.base import SearchProblem
 from mohsearch.study.carry_out import RunOutcome, carry_out, note_failure
+from mohsearch.study.evaluation import LocalWorkers, Recipe, Workers
 from mohsearch.study.events import Progress, StudyEvent
 from mohsearch.study.files import OutputFolder
 from mohsearch.study.objects import build_problem
@@ -40,6 +41,46 @@ def run_here(
         carry_out(study, run, folder, lambda r=run: problems[key_digest(r.key)], progress)  # type: ignore[misc]
         for run in runs
     ]
+
+
+def run_divided(
+    study: Study,
+    runs: Sequence[PlannedRun],
+    folder: OutputFolder,
+    problems: Mapping[str, SearchProblem],
+    workers: int,
+    cache_dir: Path | None,
+    progress: Progress,
+) -> list[RunOutcome]:
+    """Carry runs out one after the other, each generation divided over workers."""
+    outcomes = []
+    held: tuple[str, Workers] | None = None
+    try:
+        for run in runs:
+            digest = key_digest(run.key)
+            problem = problems[digest]
+            if held is None or held[0] != digest:
+                if held is not None:
+                    held[1].close()
+                recipe = Recipe(study, run.key, cache_dir, problem.digest())
+                held = digest, start_workers(recipe, workers)
+            outcomes.append(
+                carry_out(study, run, folder, lambda p=problem: p, progress, held[1])  # type: ignore[misc]
+            )
+    finally:
+        if held is not None:
+            held[1].close()
+    return outcomes
+
+
+def start_workers(recipe: Recipe, count: int) -> Workers:
+    """Start the workers that a study asks for."""
+    kind, limit_s = recipe.study.spec.executor.kind, recipe.study.spec.evaluation.limit_s
+    if kind == "evaluations":
+        return LocalWorkers(recipe, count, limit_s)
+    from mohsearch.study.dask_workers import DaskWorkers, scheduler_of
+
+    return DaskWorkers(recipe, count, limit_s, address=scheduler_of(kind))
 
 
 class _ProcessDied(Exception):

@@ -18,8 +18,8 @@ from mohsearch.core.files import write_text
 class OutputFolder:
     """Paths inside one study's output folder.
 
-    ``results.zarr`` holds the results, ``study.json`` the study they belong to; ``.staging`` and
-    ``.locks`` are scratch.
+    ``results.zarr`` holds the results, ``study.json`` the study they belong to, ``.manifests`` the
+    digests of the results' files; ``.staging`` and ``.locks`` are scratch.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -28,10 +28,16 @@ class OutputFolder:
         self.card = self.root / "study.json"
         self.staging = self.root / ".staging"
         self.locks = self.root / ".locks"
+        self.manifests = self.root / ".manifests"
+        self.failures = self.root / "failures.jsonl"
 
     def run(self, run_id: str) -> Path:
         """Return the group of one run."""
         return self.results / run_id
+
+    def manifest(self, run_id: str) -> Path:
+        """Return the file with the digests of one run's files."""
+        return self.manifests / f"{run_id}.json"
 
 
 def write_json(path: Path, value: Any) -> None:

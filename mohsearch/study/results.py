@@ -11,6 +11,7 @@ import numpy as np
 
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.study.files import OutputFolder
+from mohsearch.study.integrity import DamagedRunError, damage
 from mohsearch.study.plan import plan_study
 from mohsearch.study.run import stored_study
 from mohsearch.study.store import run_attributes
@@ -26,13 +27,15 @@ class RunStatus:
     Attributes
     ----------
     status
-        ``pending``, ``running`` (begun, perhaps interrupted), ``complete`` or ``failed``.
+        ``pending``, ``running`` (begun, perhaps interrupted), ``complete``, ``failed`` or
+        ``damaged``.
     generation, generations
         Complete generations and the most there can be.
     evaluations
         Evaluations in the complete generations.
     message
-        Why it failed, or why it stopped (``budget``, ``converged``, ``exhausted``).
+        Why it failed, what is damaged, or why it stopped (``budget``, ``converged``,
+        ``exhausted``).
     """
 
     run_id: str
@@ -78,6 +81,9 @@ def _run_status(folder: OutputFolder, run_id: str, most: int) -> RunStatus:
     import zarr
 
     path = folder.run(run_id)
+    broken = damage(folder, run_id, thorough=False)
+    if broken is not None:
+        return RunStatus(run_id, "damaged", 0, most, 0, broken)
     attributes = run_attributes(path)
     if not attributes:
         return RunStatus(run_id, "pending", 0, most, 0)
@@ -102,17 +108,36 @@ def open_results(output: str | Path) -> xr.DataTree:
     Raises
     ------
     InputError
-        If the folder holds no results.
+        If the folder holds no results, or damaged ones: nothing is read from these.
     """
     import xarray as xr
 
     folder = OutputFolder(output)
     if not (folder.results / "zarr.json").is_file():
         raise InputError("holds no results", source=folder.root)
+    check_results(folder)
     try:
         return xr.open_datatree(folder.results, engine="zarr", consolidated=False)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"not readable as results: {error}", source=folder.results) from error
+
+
+def check_results(folder: OutputFolder) -> int:
+    """Compare every run with the digests of what was written; return how many there are.
+
+    Raises
+    ------
+    DamagedRunError
+        Naming the first damaged run, and how to mend it.
+    """
+    if not folder.results.is_dir():
+        raise InputError("holds no results", source=folder.root)
+    runs = [path.name for path in sorted(folder.results.iterdir()) if path.is_dir()]
+    for name in runs:
+        broken = damage(folder, name)
+        if broken is not None and not broken.startswith("an early version"):
+            raise DamagedRunError(name, broken, folder)
+    return len(runs)
 
 
 def read_designs(output: str | Path, run_id: str) -> list[dict[str, Any]]:

@@ -16,12 +16,12 @@ from mohsearch.core.errors import InputError
 from mohsearch.problems.base import SearchProblem
 from mohsearch.study.carry_out import RunOutcome, describe_failure, note_failure
 from mohsearch.study.events import Progress, StudyEvent, silent
-from mohsearch.study.executor import key_digest, run_here, run_in_processes
+from mohsearch.study.executor import key_digest, run_divided, run_here, run_in_processes
 from mohsearch.study.files import OutputFolder, locked, write_json
 from mohsearch.study.objects import build_problem, check_search
 from mohsearch.study.plan import Plan, PlannedRun, Study, plan_study
 from mohsearch.study.spec import StudySpec
-from mohsearch.study.store import create_tree, run_attributes
+from mohsearch.study.store import create_tree, is_complete
 
 FORMAT = 1
 
@@ -93,6 +93,12 @@ def run_study(
     ``if __name__ == "__main__":``.
     """
     plan = plan_study(study)
+    if study.spec.evaluation.limit_s is not None and study.spec.executor.kind == "runs":
+        raise InputError(
+            "a limit needs workers that can be ended: executor kind evaluations or dask",
+            source=str(study.source),
+            field="evaluation.limit_s",
+        )
     folder = OutputFolder(output)
     _check_folder(folder, plan)
     with locked(folder.root / ".lock", "this folder"):
@@ -198,7 +204,7 @@ def _run_plan(
     study = plan.study
     outcomes: dict[str, RunOutcome] = {}
     for run in plan.runs:
-        if run_attributes(folder.run(run.id)).get("status") == "complete":
+        if is_complete(folder, run.id):
             progress(StudyEvent("skipped", run.id))
             outcomes[run.id] = RunOutcome(run.id, "skipped")
     open_runs = [run for run in plan.runs if run.id not in outcomes]
@@ -212,8 +218,11 @@ def _run_plan(
             note_failure(study, run, folder, reason)
             progress(StudyEvent("failed", run.id, message=reason))
             outcomes[run.id] = RunOutcome(run.id, "failed", reason)
-    count = min(workers or study.spec.executor.workers or os.cpu_count() or 1, len(runnable))
-    if count > 1:
+    wanted = workers or study.spec.executor.workers or os.cpu_count() or 1
+    count = min(wanted, len(runnable))
+    if study.spec.executor.kind != "runs":
+        done = run_divided(study, runnable, folder, problems, wanted, cache_dir, progress)
+    elif count > 1:
         done = run_in_processes(study, runnable, folder, count, cache_dir, progress)
     else:
         done = run_here(study, runnable, folder, problems, progress)

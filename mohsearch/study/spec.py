@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -178,6 +178,33 @@ class ExecutorEntry(Card):
         le=1024,
         description="Processes that carry out runs at the same time; one per core by default.",
     )
+    kind: str = Field(
+        default="runs",
+        pattern=r"^(runs|evaluations|dask|dask://[^\s/]+:[0-9]+)$",
+        description=(
+            "`runs`: whole runs side by side in local processes; `evaluations`: one run after the "
+            "other, each generation divided over local processes; `dask` or `dask://HOST:PORT`: "
+            "the same over a Dask cluster, here or anywhere (extra `dask`)."
+        ),
+    )
+
+
+class EvaluationEntry(Card):
+    """What happens to genomes that cannot be evaluated."""
+
+    on_failure: Literal["stop", "go-on"] = Field(
+        default="stop",
+        description=(
+            "`stop` ends the run; `go-on` gives such a genome the worst values there are. Either "
+            "way genome and reason stand in failures.jsonl of the output folder."
+        ),
+    )
+    limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Most seconds per genome; needs an executor of the kind evaluations or dask.",
+    )
 
 
 Cell = tuple[ProblemEntry, str, EngineEntry, PortfolioEntry, int]
@@ -212,6 +239,9 @@ class StudySpec(Card):
         description="Seeds of the repetitions, or how many there are (then 1, 2, ...).",
     )
     budget: BudgetEntry = Field(description="Length of each run.")
+    evaluation: EvaluationEntry = Field(
+        default=EvaluationEntry(), description="What happens to genomes that fail."
+    )
     executor: ExecutorEntry = Field(
         default=ExecutorEntry(), description="How runs are spread over processes."
     )
@@ -257,6 +287,8 @@ class StudySpec(Card):
     def decisive(self) -> dict[str, Any]:
         """Return what the results depend on: everything but prose and the executor."""
         left_out = {"title", "description", "reference", "expectation", "executor"}
+        if self.evaluation == EvaluationEntry():  # as before this field existed
+            left_out.add("evaluation")
         content = self.model_dump(mode="json", exclude=left_out)
         for problem in content["problems"]:
             if problem["workloads"] is None:  # as before this field existed

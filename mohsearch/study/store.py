@@ -4,7 +4,8 @@ All arrays are allocated for the whole budget at the start. The archive holds ev
 once, in the order of evaluation; the history holds the population after each generation with
 indices into the archive. ``done[g]`` is set after everything of generation ``g`` is on disk, so a
 process may be killed at any moment: what is not marked done does not count. Zarr replaces each
-chunk and each metadata file in one step.
+chunk and each metadata file in one step. Each chunk ends in a CRC; :mod:`mohsearch.study.integrity`
+says how other damage is noticed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from mohsearch.core.digest import content_digest
 from mohsearch.core.errors import InputError
 from mohsearch.engines.archive import Archive
 from mohsearch.engines.driver import Budget, Generation, Recorded
 from mohsearch.study.files import OutputFolder
+from mohsearch.study.integrity import damage, generation_checksum, sealed, write_manifest
 
 FLUSH_S = 1.0
 """Completed generations are written at most this often; 0 writes each one as it completes.
@@ -34,6 +37,8 @@ several at a time, so that writing takes no more than :data:`FLUSH_SHARE` of the
 """
 
 FLUSH_SHARE = 0.05
+
+_CODECS = (ZstdCodec(), Crc32cCodec())
 
 CHUNK_BYTES = 2**20
 HISTORY_CHUNK = 64
@@ -47,6 +52,7 @@ LEDGER = {
         "1",
         "largest finite crowding distance of the population's non-dominated set",
     ),
+    "checksum": ("int64", "1", "digest of what the generation wrote"),
     "wall_s": ("float64", "s", "wall time since the start, all sessions"),
     "cpu_s": ("float64", "s", "processor time since the start, all sessions"),
 }
@@ -98,11 +104,15 @@ class RunStore:
         """Allocate a run's arrays; the run appears in the tree all at once."""
         with _staged(folder, run_id, folder.run(run_id)) as path:
             group = zarr.open_group(
-                path, mode="w", zarr_format=3, attributes={**attributes, "status": "running"}
+                path,
+                mode="w",
+                zarr_format=3,
+                attributes=sealed({**attributes, "status": "running"}),
             )
             metrics = metric_attributes(problem)
             _allocate_history(group.create_group("history"), budget, metrics)
             _allocate_archive(group.create_group("archive"), budget, problem, metrics)
+        write_manifest(folder, run_id, complete=False)
         return cls(folder, run_id)
 
     def recorded(self) -> Recorded | None:
@@ -159,8 +169,22 @@ class RunStore:
             values = np.where(ids >= 0, archive.metrics[name][ids], np.nan)
             self._history[name][start:stop] = values
         for name in LEDGER:
-            column = [getattr(generation, name) for generation in self._pending]
+            if name == "checksum":
+                column: list[float] = self._checksums(ids, archive)
+            else:
+                column = [getattr(generation, name) for generation in self._pending]
             self._history[name][start:stop] = np.array(column)
+
+    def _checksums(self, ids: NDArray[np.int64], archive: Archive) -> list[float]:
+        found: list[float] = []
+        first = self._distinct
+        for row, generation in zip(ids, self._pending, strict=True):
+            last = generation.distinct
+            fresh = {name: archive.metrics[name][first:last] for name in self.metric_names}
+            counts = (generation.evaluations, last)
+            found.append(generation_checksum(archive.genomes[first:last], fresh, row, counts))
+            first = last
+        return found
 
     def write_front(
         self, problem: Any, archive: Archive, ids: NDArray[np.int64], final: NDArray[np.int64]
@@ -213,11 +237,16 @@ class RunStore:
 
     def complete(self, attributes: Mapping[str, Any]) -> None:
         """Mark the run as complete; nothing is written after this."""
-        self.group.attrs.update({**attributes, "status": "complete", "failure": ""})
+        write_manifest(self.folder, self.run_id, complete=True)
+        self._set({**attributes, "status": "complete", "failure": ""})
 
     def reopen(self) -> None:
         """Mark a run that failed before as running again."""
-        self.group.attrs.update({"status": "running", "failure": ""})
+        self._set({"status": "running", "failure": ""})
+
+    def _set(self, attributes: Mapping[str, Any]) -> None:
+        """Change attributes, all in one step."""
+        self.group.update_attributes(sealed({**self.group.attrs, **attributes}))
 
 
 def record_failure(
@@ -225,7 +254,15 @@ def record_failure(
 ) -> None:
     """Mark a run as failed, with the reason, also one that has no arrays yet."""
     group = zarr.open_group(folder.run(run_id), mode="a", zarr_format=3)
-    group.attrs.update({**attributes, "status": "failed", "failure": reason})
+    changed = {**group.attrs, **attributes, "status": "failed", "failure": reason}
+    group.update_attributes(sealed(changed))
+
+
+def is_complete(folder: OutputFolder, run_id: str) -> bool:
+    """Tell whether a run is complete and every byte of it as it was written."""
+    return damage(folder, run_id) is None and (
+        run_attributes(folder.run(run_id)).get("status") == "complete"
+    )
 
 
 def create_tree(folder: OutputFolder, attributes: Mapping[str, Any]) -> None:
@@ -272,6 +309,7 @@ def _allocate(
         chunks=tuple(max(1, min(c, s)) for c, s in zip(chunks, shape, strict=True)),
         dtype=dtype,
         fill_value=fill,
+        compressors=_CODECS,
         dimension_names=dims,
         attributes=dict(attributes),
     )
@@ -326,6 +364,7 @@ def _put_designs(group: Any, designs: Sequence[str]) -> None:
         shape=(len(designs),),
         chunks=(max(1, min(DESIGN_CHUNK, len(designs))),),
         dtype=np.dtypes.StringDType(),
+        compressors=_CODECS,
         dimension_names=("solution",),
         attributes={"long_name": "decoded design as JSON"},
     )

@@ -51,6 +51,8 @@ class Options(Card):
     fail_at: int | None = None
     nan_at: int | None = None
     die_at: int | None = None
+    poison: str | None = None
+    poison_bits: int = 10**9
 
 
 class ExactProblem(SearchProblem):
@@ -80,9 +82,24 @@ class ExactProblem(SearchProblem):
         if options.fail_at is not None and before <= options.fail_at < self.computed:
             raise RuntimeError("the evaluator broke")
         values = self.compute(np.asarray(X))
+        if options.poison:
+            values = self._poisoned(np.asarray(X), values)
         if options.nan_at is not None and before <= options.nan_at < self.computed:
             values = {k: np.full_like(v, np.nan) for k, v in values.items()}
         return values
+
+    def _poisoned(self, X, values):
+        """Break at rows with many ones."""
+        bad = X.sum(axis=1) >= min(self.options.poison_bits, self.n_var)
+        if not bad.any():
+            return values
+        if self.options.poison == "raise":
+            raise RuntimeError("poisoned")
+        if self.options.poison == "die":
+            os._exit(9)
+        if self.options.poison == "hang":
+            time.sleep(600)
+        return {k: np.where(bad, np.nan, v) for k, v in values.items()}
 
     def decode(self, x):
         """Return the row."""

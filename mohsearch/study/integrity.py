@@ -1,0 +1,254 @@
+"""Telling damaged results from sound ones, and saving what is left of them.
+
+Four things together make every damaged byte show: each chunk ends in a CRC-32C (Zarr's codec), each
+generation has a digest of its content in the ledger, the attributes of a run hold a digest of
+themselves, and a manifest beside the tree has the SHA-256 of every other file of a run: of the
+array metadata from the start, of all chunks once the run is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from mohsearch.core.cards import read_json
+from mohsearch.core.digest import content_digest
+from mohsearch.core.errors import InputError
+from mohsearch.study.files import OutputFolder, write_json
+
+ATTRIBUTES_DIGEST = "attributes_digest"
+FORMAT = 1
+_METADATA = "zarr.json"
+_READING = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError)
+"""What reading a damaged array raises; CRC failures are ValueErrors."""
+
+
+class DamagedRunError(InputError):
+    """Stored results are not what was written."""
+
+    def __init__(self, run_id: str, what: str, folder: OutputFolder) -> None:
+        self.run_id = run_id
+        self.what = what
+        super().__init__(
+            f"run {run_id} is damaged: {what}; mend it with: mohsearch study resume {folder.root}",
+            source=folder.results,
+        )
+
+
+def sealed(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with a digest of themselves.
+
+    Examples
+    --------
+    >>> is_sealed(sealed({"status": "running"}))
+    True
+    >>> is_sealed(sealed({"status": "running"}) | {"status": "complete"})
+    False
+    """
+    content = {k: v for k, v in attributes.items() if k != ATTRIBUTES_DIGEST}
+    return {**content, ATTRIBUTES_DIGEST: content_digest(content)}
+
+
+def is_sealed(attributes: Mapping[str, Any]) -> bool:
+    """Tell whether attributes are as :func:`sealed` left them."""
+    content = {k: v for k, v in attributes.items() if k != ATTRIBUTES_DIGEST}
+    return attributes.get(ATTRIBUTES_DIGEST) == content_digest(content)
+
+
+def generation_checksum(
+    genomes: NDArray[Any],
+    metrics: Mapping[str, NDArray[Any]],
+    population: NDArray[Any],
+    counts: tuple[int, int],
+) -> int:
+    """Return the digest of one generation, a positive integer below 2**63.
+
+    Parameters
+    ----------
+    genomes, metrics
+        What the generation added to the archive: (n, n_var), and each metric of shape (n,).
+    population
+        Archive numbers of its population.
+    counts
+        Evaluations and distinct genomes since the start.
+    """
+    hashed = hashlib.blake2b(digest_size=8)
+    for values in (genomes, *(metrics[name] for name in sorted(metrics)), population):
+        array = np.ascontiguousarray(values)
+        hashed.update(f"{array.dtype.str}{array.shape}".encode())
+        hashed.update(array.tobytes())
+    hashed.update(repr(tuple(int(count) for count in counts)).encode())
+    return (int.from_bytes(hashed.digest(), "little") >> 1) or 1
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_manifest(folder: OutputFolder, run_id: str, *, complete: bool) -> None:
+    """Note the files of a run: its array metadata, or all of them once it is complete.
+
+    The run's own attributes are left out; they change, and are sealed.
+    """
+    root = folder.run(run_id)
+    found = (p for p in _files(root) if p != root / _METADATA)
+    files = {
+        path.relative_to(root).as_posix(): [path.stat().st_size, _sha256(path)]
+        for path in found
+        if complete or path.name == _METADATA
+    }
+    content = {"format": FORMAT, "run": run_id, "complete": complete, "files": files}
+    write_json(folder.manifest(run_id), sealed(content))
+
+
+def damage(folder: OutputFolder, run_id: str, *, thorough: bool = True) -> str | None:
+    """Return what is wrong with a stored run, None if nothing is.
+
+    Parameters
+    ----------
+    thorough
+        Compare the content of all files of a complete run, and read all generations of another.
+        Without, metadata are compared, and presence and size of all other files.
+    """
+    root = folder.run(run_id)
+    if not root.exists():
+        return None
+    try:
+        group: Any = zarr.open_group(root, mode="r", zarr_format=3)
+        attributes = dict(group.attrs)
+    except _READING:
+        return f"{_METADATA} cannot be read"
+    if ATTRIBUTES_DIGEST not in attributes and not folder.manifest(run_id).exists():
+        # an early version wrote it, without digests; what it left unfinished begins anew
+        finished = attributes.get("status") == "complete"
+        return None if finished or not thorough else "an early version wrote it, without digests"
+    if not is_sealed(attributes):
+        return f"{_METADATA} has changed"
+    if not (root / "archive").exists() and attributes.get("status") == "failed":
+        return None  # it failed before it had arrays
+    try:
+        manifest = read_json(folder.manifest(run_id))
+        sound = is_sealed(manifest)
+    except (InputError, AttributeError):
+        sound = False
+    if not sound:
+        return "its manifest is missing or has changed"
+    if attributes.get("status") == "complete" and not manifest["complete"]:
+        return "its manifest is not that of a complete run"
+    for name, (size, digest) in manifest["files"].items():
+        path = root / name
+        if not path.is_file() or path.stat().st_size != size:
+            return f"{name} is missing or has another size"
+        if (thorough or path.name == _METADATA) and _sha256(path) != digest:
+            return f"{name} has changed"
+    if thorough and attributes.get("status") != "complete":
+        return _damaged_generation(group)
+    return None
+
+
+def _damaged_generation(group: Any) -> str | None:
+    """Read what an unfinished run has, and compare each generation with its digest."""
+    history, archive = group["history"], group["archive"]
+    try:
+        done = np.asarray(history["done"][:])
+        count = len(done) if done.all() else int(done.argmin())
+        if done[count:].any():
+            return "a generation before the last complete one is missing"
+        ledger = {
+            name: np.asarray(history[name][:count])
+            for name in ("evaluations", "distinct", "checksum", "wall_s", "cpu_s")
+        }
+        stop = int(ledger["distinct"][-1]) if count else 0
+        if not np.isfinite(ledger["wall_s"]).all() or not np.isfinite(ledger["cpu_s"]).all():
+            return "the ledger has gaps"
+        columns = {n: np.asarray(archive[n][:stop]) for n in archive.array_keys()}
+        genomes = columns.pop("genome")
+        population = np.asarray(history["archive_index"][:count])
+        start = 0
+        for g in range(count):
+            end = int(ledger["distinct"][g])
+            counts = (int(ledger["evaluations"][g]), end)
+            fresh = {name: column[start:end] for name, column in columns.items()}
+            found = generation_checksum(genomes[start:end], fresh, population[g], counts)
+            if found != int(ledger["checksum"][g]):
+                return f"generation {g} is not what was written"
+            start = end
+        for name, column in columns.items():
+            stored = np.asarray(history[name][:count])
+            ids = np.where(population >= 0, population, 0)
+            expected = np.where(population >= 0, column[ids] if stop else np.nan, np.nan)
+            if not np.array_equal(stored, expected, equal_nan=True):
+                return f"history/{name} is not what was written"
+    except _READING as error:
+        return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return None
+
+
+def salvage(
+    folder: OutputFolder, run_id: str, fresh: Any
+) -> tuple[NDArray[Any], dict[str, NDArray[np.float64]]]:
+    """Return the genomes and metrics that a damaged run still holds, and put the rest away.
+
+    Parameters
+    ----------
+    fresh
+        ``fresh()`` creates the run anew, with sound metadata; the chunks of the archive are read
+        through these, chunk by chunk, and those with a wrong CRC are left out.
+
+    Returns
+    -------
+    genomes, metrics
+        Shape (n, n_var), and each metric of shape (n,).
+    """
+    damaged = folder.staging / f"{run_id}-damaged"
+    shutil.rmtree(damaged, ignore_errors=True)
+    damaged.parent.mkdir(parents=True, exist_ok=True)
+    folder.run(run_id).rename(damaged)
+    fresh()
+    new: Any = zarr.open_group(folder.run(run_id), mode="r", zarr_format=3)["archive"]
+    shutil.copyfile(folder.run(run_id) / "archive" / _METADATA, _made(damaged / "archive"))
+    names = list(new.array_keys())
+    for name in names:
+        source = folder.run(run_id) / "archive" / name / _METADATA
+        shutil.copyfile(source, _made(damaged / "archive" / name))
+    old: Any = zarr.open_group(damaged / "archive", mode="r", zarr_format=3)
+    columns = {name: _read_sound(old[name]) for name in names}
+    good = np.ones(old["genome"].shape[0], dtype=bool)
+    for values, readable in columns.values():
+        good &= readable
+        if values.ndim == 1:
+            good &= np.isfinite(values)
+    result = {name: values[good] for name, (values, _) in columns.items()}
+    shutil.rmtree(damaged, ignore_errors=True)
+    return result.pop("genome"), result
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / _METADATA
+
+
+def _read_sound(array: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Read an array chunk by chunk; return it and which of its rows could be read."""
+    values = np.full(array.shape, array.fill_value, dtype=array.dtype)
+    readable = np.zeros(array.shape[0], dtype=bool)
+    step = array.chunks[0]
+    for start in range(0, array.shape[0], step):
+        try:
+            values[start : start + step] = array[start : start + step]
+        except _READING:
+            continue
+        readable[start : start + step] = True
+    return values, readable
