@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mohsearch.core.errors import InputError
 from mohsearch.evaluators.op_cost_options import WORD_BYTES, CostOptions
 from mohsearch.evaluators.op_cost_tiling import search_products
 from mohsearch.evaluators.op_cost_vector import lane_cycles, paper_lane_cycles
@@ -23,6 +24,7 @@ Integers = NDArray[np.int64]
 Signature = tuple[object, ...]
 
 _PICO = 1e-12
+_MOST = 2**60
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ def cost_ops(
     options
         Clock, bandwidths and switches.
 
+    Raises
+    ------
+    InputError
+        If an op is too large for 64-bit counts of words and cycles.
+
     Returns
     -------
     OpCosts
@@ -110,6 +117,7 @@ def cost_ops(
     for op in ops:
         key = signature(op)
         if key not in found:
+            _check_size(op)
             found[key] = (book.cost(op, spread=False), book.cost(op, spread=True))
         rows.append(found[key])
     shape = (len(rows), len(architectures))
@@ -151,6 +159,14 @@ def bound_ops(
         if op.engine != "vector" or chosen.vector_memory:
             bounds[row] = np.maximum(bounds[row], words / chosen.memory_words_per_cycle)
     return bounds
+
+
+def _check_size(op: TrainingOp) -> None:
+    """Refuse an op whose counts of words and cycles could leave 64 bits."""
+    largest = max(op.macs, 8 * (op.read_bytes + op.write_bytes), sum(op.counts), op.row_bytes)
+    if largest > _MOST:
+        shape = f"{op.batch} x {op.m} x {op.n} x {op.k}" if op.macs else f"{op.elements} elements"
+        raise InputError(f"the op {op.name} ({shape}) is too large to be costed")
 
 
 def _stacked(rows: list[NDArray[np.generic]], shape: tuple[int, int], kind: type) -> NDArray:  # type: ignore[type-arg]

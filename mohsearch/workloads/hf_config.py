@@ -12,7 +12,14 @@ from pydantic import Field, model_validator
 from mohsearch.core.cards import Card, read_card, read_json, validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError, UnknownNameError
-from mohsearch.workloads.hf_config_families import ALIASES, FAMILIES, MIXTURES, UNSUPPORTED
+from mohsearch.workloads.hf_config_families import (
+    ALIASES,
+    DECODER_TWINS,
+    FAMILIES,
+    MIXTURES,
+    SWITCHES,
+    UNSUPPORTED,
+)
 
 SHELF = "problems"
 MODELS = "workloads/models"
@@ -285,9 +292,7 @@ def model_from_config(
         raise UnknownNameError(
             "model type", str(kind), known, source=source, field=f"{prefix}model_type"
         )
-    for key, reason in UNSUPPORTED.items():
-        if config.get(key):
-            raise at.error(reason, key)
+    _refuse_unmodelled(config, at)
     found, keys = _figures(config)
     figures = {**FAMILIES[kind], **found}
     _complete(figures, config, kind, at)
@@ -297,6 +302,25 @@ def model_from_config(
     except InputError as error:
         field = prefix + keys.get(error.field or "", error.field or "")
         raise InputError(error.message, source=source, field=field or None) from error
+
+
+def _refuse_unmodelled(config: Mapping[str, Any], at: _Reading) -> None:
+    """Refuse features that are not modelled, and figures of other types than they should be."""
+    for key, reason in UNSUPPORTED.items():
+        value = config.get(key)
+        if key == "layer_types" and isinstance(value, list):
+            value = any(one != "full_attention" for one in value)
+        if value:
+            raise at.error(reason, key)
+    if config.get("decoder_sparse_step") not in (None, 1):
+        raise at.error("mixtures with some dense layers are not modelled", "decoder_sparse_step")
+    for one, other in DECODER_TWINS.items():
+        if None not in (config.get(one), config.get(other)) and config[one] != config[other]:
+            message = f"another size than {one} ({config[one]!r}) is not modelled"
+            raise at.error(message, other)
+    for key in SWITCHES:
+        if not isinstance(config.get(key), bool | None):
+            raise at.error(f"must be true or false (got {config[key]!r})", key)
 
 
 def megatron_model(
@@ -361,7 +385,9 @@ def _complete(figures: dict[str, Any], config: Mapping[str, Any], kind: str, at:
 
 def _check_sizes(figures: Mapping[str, Any], config: Mapping[str, Any], at: _Reading) -> None:
     """Refuse figures without which nothing else can be worked out."""
-    for figure in ("hidden", "layers", "heads", "vocabulary"):
+    for figure in ("hidden", "layers", "heads", "vocabulary", "window"):
+        if figure == "window" and not figures.get("window"):
+            continue
         if figure not in figures:
             others = ", ".join(ALIASES[figure][1:])
             message = "is missing" + (f" (also read: {others})" if others else "")

@@ -207,3 +207,17 @@ UNSUPPORTED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Keys whose presence (not null, not empty, not 0) changes the layers in a way we do not model."""
+
+DECODER_TWINS: Mapping[str, str] = MappingProxyType(
+    {
+        "encoder_attention_heads": "decoder_attention_heads",
+        "encoder_ffn_dim": "decoder_ffn_dim",
+    }
+)
+"""Figures of an encoder, and of its decoder, that must be equal."""
+
+SWITCHES = (
+    "attention_bias", "do_layer_norm_before", "mlp_bias", "multi_query", "no_bias", "qkv_bias",
+    "tie_word_embeddings", "use_parallel_residual", "use_qkv_bias", "use_sliding_window",
+)  # fmt: skip
+"""Keys that are true or false; a text such as ``"false"`` would count as true."""

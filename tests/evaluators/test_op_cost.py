@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mohsearch.core.errors import InputError
 from mohsearch.evaluators.op_cost import OpCosts, bound_ops, cost_ops, signature
 from mohsearch.evaluators.op_cost_options import CostOptions, default_cost_technology
 from mohsearch.evaluators.systolic import systolic_cycles
@@ -260,3 +261,14 @@ def test_ops_that_differ_only_in_name_share_their_cost(gpt3_ops: list[TrainingOp
 def test_a_wrong_option_is_refused() -> None:
     with pytest.raises(ValueError, match="memory_bytes_per_s must be positive"):
         CostOptions(memory_bytes_per_s=0)
+
+
+def test_an_op_beyond_64_bit_counts_is_refused_and_not_wrapped_round() -> None:
+    one = feasible_architectures().take(np.arange(1))
+    side = 2**20
+    op = TrainingOp("huge", "linear", "forward", "tensor", 2, side, side, side, 2 * side * side)
+    with pytest.raises(InputError, match=r"the op huge .* is too large"):
+        cost_ops([op], one)
+    fits = replace(op, batch=1)
+    costs = cost_ops([fits], one)
+    assert (costs.spread_cycles >= bound_ops([fits], one)).all()

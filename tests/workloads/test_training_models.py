@@ -231,6 +231,12 @@ def test_a_config_json_is_read_from_a_file_and_named_after_its_folder(tmp_path: 
         ({"kv_lora_rank": 512}, "kv_lora_rank", "latent attention is not modelled"),
         ({"model_type": "mixtral"}, "num_local_experts", "is missing"),
         ({"text_config": {}}, "text_config", "images"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types", "differ"),
+        ({"layer_types": 4}, "layer_types", "differ"),
+        ({"model_type": "qwen3_moe", "decoder_sparse_step": 2}, "decoder_sparse_step", "dense"),
+        ({"mlp_bias": "false"}, "mlp_bias", "must be true or false (got 'false')"),
+        ({"model_type": "mistral", "sliding_window": "wide"}, "sliding_window", "positive integer"),
+        ({"encoder_ffn_dim": 8, "decoder_ffn_dim": 9}, "decoder_ffn_dim", "another size"),
     ],
 )
 def test_a_wrong_configuration_is_refused_with_file_and_field(
@@ -242,6 +248,12 @@ def test_a_wrong_configuration_is_refused_with_file_and_field(
         load_model(file)
     assert caught.value.field == field
     assert words in str(caught.value)
+
+
+def test_layers_that_are_all_of_full_attention_are_alike(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps({**LLAMA, "layer_types": ["full_attention"] * 2}))
+    assert load_model(file).parameters == model_from_config(LLAMA, name="plain").parameters
 
 
 def test_a_card_names_the_field_below_config(tmp_path: Path) -> None:

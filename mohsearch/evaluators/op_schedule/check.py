@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from mohsearch.evaluators.op_schedule.instance import FUSED, VECTOR, Schedule, ScheduleInstance
 
+Cores = tuple[int | None, int | None]
+"""Tensor and vector core of an operator."""
 MAX_PAIRING_STEPS = 200_000
-"""Assignments tried before the pairing of fused cores counts as not found."""
+"""Assignments tried or taken back before the pairing of fused cores counts as not found."""
 
 
 def find_fault(instance: ScheduleInstance, schedule: Schedule) -> str | None:
@@ -72,16 +76,14 @@ def _core_counts(instance: ScheduleInstance, spans: list[tuple[int, int, int, bo
     return None
 
 
-def assign_cores(
-    instance: ScheduleInstance, schedule: Schedule
-) -> list[tuple[int | None, int | None]] | None:
+def assign_cores(instance: ScheduleInstance, schedule: Schedule) -> list[Cores] | None:
     """Return the tensor and vector core of every operator, or None where there is no assignment.
 
     Operators on all cores, and those that take no time, get (None, None). The search is complete up
     to :data:`MAX_PAIRING_STEPS` trials.
     """
     spans = _spans(instance, schedule)
-    result: list[tuple[int | None, int | None]] = [(None, None)] * len(instance)
+    result: list[Cores] = [(None, None)] * len(instance)
     queue = [s for s in spans if not s[3] and s[1] < s[2]]
     queue.sort(key=lambda s: (s[1], instance.kinds[s[0]] != FUSED, s[0]))
     n = len(queue)
@@ -92,11 +94,10 @@ def assign_cores(
     unpaired_vector = range(instance.pairs, vector_cores)
     tensor_free: dict[int, int] = {}
     vector_free: dict[int, int] = {}
-    steps = 0
 
-    def options(kind: int, now: int) -> list[tuple[int | None, int | None]]:
+    def options(kind: int, now: int) -> list[Cores]:
         seen = set()
-        found: list[tuple[int | None, int | None]] = []
+        found: list[Cores] = []
         for c in [*(unpaired_vector if kind == VECTOR else unpaired_tensor), *range(pairs)]:
             if kind == FUSED and c >= pairs:
                 continue
@@ -109,27 +110,47 @@ def assign_cores(
                 found.append((None if kind == VECTOR else c, None if kind == 0 else c))
         return found
 
-    def fill(k: int) -> bool:
-        nonlocal steps
-        if k == n:
-            return True
+    def choices(k: int) -> Iterator[Cores]:
+        """Occupy the cores of each option of the k-th operator in turn, and free them again."""
         i, start, end, _ = queue[k]
         for tensor, vector in options(int(instance.kinds[i]), start):
-            steps += 1
-            if steps > MAX_PAIRING_STEPS:
-                return False
             saved = (tensor_free.get(tensor or 0, 0), vector_free.get(vector or 0, 0))
             if tensor is not None:
                 tensor_free[tensor] = end
             if vector is not None:
                 vector_free[vector] = end
-            if fill(k + 1):
-                result[i] = (tensor, vector)
-                return True
+            yield tensor, vector
             if tensor is not None:
                 tensor_free[tensor] = saved[0]
             if vector is not None:
                 vector_free[vector] = saved[1]
-        return False
 
-    return result if fill(0) else None
+    found = _first_of_each(choices, n)
+    if found is None:
+        return None
+    for (i, *_), pair in zip(queue, found, strict=True):
+        result[i] = pair
+    return result
+
+
+def _first_of_each(choices: Callable[[int], Iterator[Cores]], count: int) -> list[Cores] | None:
+    """Return one choice at each of ``count`` depths, or None where there is no such sequence.
+
+    Depth first, and without recursion, for a layer may have more operators than Python recurses.
+    """
+    taken: list[Cores] = []
+    levels = [choices(0)] if count else []
+    for _ in range(MAX_PAIRING_STEPS):
+        if len(taken) == count:
+            return taken
+        if not levels:
+            return None
+        chosen = next(levels[-1], None)
+        if chosen is None:
+            levels.pop()
+            del taken[-1:]
+            continue
+        taken.append(chosen)
+        if len(taken) < count:
+            levels.append(choices(len(taken)))
+    return None

@@ -100,3 +100,13 @@ def test_counts_alone_do_not_make_pairs():
     assert find_fault(instance, stuck) == "no assignment gives every fused operator a pair of cores"
     later = Schedule((0, 0, 0, 2, 4), (False,) * 5)
     assert assign_cores(instance, later)[4] in {(0, 0), (1, 1)}
+
+
+def test_a_layer_of_more_operators_than_python_recurses_is_paired() -> None:
+    n = 1100
+    layer = ScheduleInstance.build([0] * n, [4] * n, [9] * n, [], n, 1)
+    cores = assign_cores(layer, Schedule((0,) * n, (False,) * n))
+    assert cores is not None
+    assert len({tensor for tensor, _ in cores}) == n
+    fewer = ScheduleInstance.build([0] * n, [4] * n, [9] * n, [], n - 1, 1)
+    assert find_fault(fewer, Schedule((0,) * n, (False,) * n)) is not None
