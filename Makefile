@@ -57,7 +57,7 @@ $(VENV)/.docs: $(VENV)/.run
 	@touch $@
 
 docs: $(VENV)/.docs ## build the documentation site into build/docs; warnings are errors
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -j $(WORKERS) -b html docs build/docs
 
 check: lint types test ## all of the above
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import mohsearch
 from mohsearch.analysis.report_gather import Report, gather_report
 from mohsearch.analysis.report_markdown import markdown, pictures
-from mohsearch.analysis.report_page import page, report_command
+from mohsearch.analysis.report_page import page
 from mohsearch.core.files import write_text
 
 MOST_DESIGNS = 3000
@@ -74,7 +74,7 @@ def write_report(
     """
     output = Path(output)
     report = gather_report([Path(f) for f in folders], title=title, patterns=runs, designs=designs)
-    command = command or f"{report_command('report', report)} -o {output}"
+    command = command or f"{report.command('report')} -o {output}"
     html = page(report, command=command, version=mohsearch.__version__)
     written = pictures(report, output)
     write_text(output / "report.html", html)

@@ -100,9 +100,9 @@ class Case:
         return f"{self.problem}: {self.workload}"
 
     @property
-    def solutions(self) -> int:
-        """Number of solutions of all fronts together."""
-        return sum(len(m.front) for m in self.members)
+    def folders(self) -> tuple[Path, ...]:
+        """Folders of its fronts, each once."""
+        return tuple(dict.fromkeys(m.folder for m in self.members))
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,14 @@ class Report:
     certificates: Mapping[str, Any]
     names: Names
     notes: tuple[str, ...]
+
+    def command(self, words: str, problem: str = "") -> str:
+        """Return a command over all folders, or over those with fronts of one problem."""
+        folders = self.folders
+        if problem:
+            mine = [f for case in self.cases if case.problem == problem for f in case.folders]
+            folders = tuple(dict.fromkeys(mine))
+        return shlex.join(["mohsearch", *words.split(), *map(str, folders)])
 
 
 def gather_report(
@@ -185,6 +193,9 @@ def gather_report(
             "among them; the command beside a point prints the others"
         )
     runs, certificates = _provenance(trees, patterns)
+    notes += [
+        f"made with {made}" for made in dict.fromkeys(str(run["made"]) for run in runs) if made
+    ]
     return Report(
         title=title or _title(trees),
         folders=tuple(trees),
@@ -263,7 +274,9 @@ def _case(
         )
         for member, text in zip(items, labels(fronts), strict=True)
     )
-    known = [histories[key] for m in members if (key := (m.folder, m.run)) in histories]
+    known = [m for m in members if (m.folder, m.run) in histories]
+    found = [histories[m.folder, m.run] for m in known]
+    made = curves(found, objectives=objectives) if found else ()
     return Case(
         problem=problem,
         workload=workload,
@@ -271,7 +284,7 @@ def _case(
         objectives=objectives,
         members=members,
         **_best(fronts, objectives),
-        curves=curves(known, objectives=objectives) if known else (),
+        curves=tuple(replace(c, contender=m.contender) for c, m in zip(made, known, strict=True)),
     )
 
 
@@ -343,7 +356,6 @@ def _provenance(
             attrs = {str(k): plain(v) for k, v in tree[run].attrs.items()}
             origin = attrs.get("provenance")
             origin = origin if isinstance(origin, dict) else {}
-            versions = origin.get("versions") or {}
             rows.append(
                 {
                     "folder": str(folder),
@@ -355,12 +367,19 @@ def _provenance(
                     "wall_s": origin.get("wall_s"),
                     "cpu_s": origin.get("cpu_s"),
                     "command": str(origin.get("command", "")),
-                    "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
-                    "python": str(origin.get("python", "")),
-                    "machine": str(origin.get("platform", "")),
+                    "made": _made(origin),
                     "digest": str(attrs.get("digest", ""))[:16],
                 }
             )
             if attrs.get("certificate"):
                 certificates[f"{folder}: {run}"] = attrs["certificate"]
     return tuple(rows), certificates
+
+
+def _made(origin: Mapping[str, Any]) -> str:
+    """Return versions and machine of a run in words; empty where nothing is known."""
+    versions = origin.get("versions") or {}
+    parts = [f"{name} {version}" for name, version in versions.items()]
+    parts += [f"Python {origin['python']}"] if origin.get("python") else []
+    parts += [str(origin["platform"])] if origin.get("platform") else []
+    return ", ".join(parts)

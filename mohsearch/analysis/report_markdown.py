@@ -72,7 +72,7 @@ def _lines(report: Report, drawn: Pictures, command: str, version: str) -> Itera
         for table in comparison_tables(found):
             yield from _table(table)
         yield from _notes([f"hypervolume: {found.rule}", *found.notes])
-        yield from _commands([_over("compare", report)])
+        yield from _commands([report.command("compare", problem)])
     for number, (folder, item) in enumerate(report.ablations):
         yield from (f"## Ablation: {item.portfolio}{', ' + item.case if item.case else ''}", "")
         yield from (f"![ablation]({drawn['ablation'][number]})", "")
@@ -82,10 +82,6 @@ def _lines(report: Report, drawn: Pictures, command: str, version: str) -> Itera
     yield from ("## Where the figures come from", "")
     yield from _notes(report.notes)
     yield from _table(run_table(report))
-
-
-def _over(name: str, report: Report) -> str:
-    return " ".join(["mohsearch", name, *map(str, report.folders)])
 
 
 def _commands(commands: Sequence[str]) -> list[str]:

@@ -224,7 +224,7 @@ def _comparison(problem: str, found: Comparison, report: Report) -> dict[str, An
         "problem": problem,
         "tables": comparison_tables(found),
         "notes": [f"hypervolume: {found.rule}", *found.notes],
-        "command": report_command("compare", report),
+        "command": report.command("compare", problem),
     }
 
 
@@ -246,10 +246,3 @@ def _ablation(folder: str, item: Ablation) -> dict[str, Any]:
         ],
         "command": f"mohsearch ablate {folder}",
     }
-
-
-def report_command(name: str, report: Report) -> str:
-    """Return a command over all folders of a report."""
-    import shlex
-
-    return shlex.join(["mohsearch", *name.split(), *map(str, report.folders)])

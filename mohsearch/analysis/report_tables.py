@@ -75,11 +75,8 @@ def ablation_table(item: Ablation) -> Table:
 def run_table(report: Report) -> Table:
     """Return one row per run: state, effort, and the command that made it."""
     columns = ["run", "status", "evaluations", "distinct", "wall", "CPU", "digest", "command"]
-    columns += ["made with"]
     rows = []
     for run in report.runs:
-        python = f"Python {run['python']}" if run["python"] else ""
-        made = ", ".join(text for text in (run["versions"], python, run["machine"]) if text)
         counts = [
             f"{int(run[k]):,}" if run[k] is not None else "" for k in ("evaluations", "distinct")
         ]
@@ -87,7 +84,7 @@ def run_table(report: Report) -> Table:
             f"{float(run[k]):,.1f} s" if run[k] is not None else "" for k in ("wall_s", "cpu_s")
         ]
         name = run["run"] if len(report.folders) == 1 else f"{run['folder']}: {run['run']}"
-        rows.append([name, run["status"], *counts, *times, run["digest"], run["command"], made])
+        rows.append([name, run["status"], *counts, *times, run["digest"], run["command"]])
     return {"title": "", "columns": columns, "rows": rows}
 
 

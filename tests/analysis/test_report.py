@@ -119,6 +119,17 @@ def test_studies_of_several_folders_are_told_apart(tmp_path, results):
     assert [case.name for case in report.cases] == ["moham: arvr", "moham: edge"]
     assert report.cases[1].members[0].contender == "second: pymoo nsga2, moham"
     assert {row["folder"] for row in report.runs} == {str(results), str(other)}
+    for case in report.cases:
+        assert {c.contender for c in case.curves} == {m.contender for m in case.members}
+
+
+def test_the_command_of_a_comparison_names_the_folders_of_its_problem_only(tmp_path, results):
+    other = tmp_path / "second"
+    other.mkdir()
+    write_results(other, run_groups("other-1", seed=9, problem="phaze"))
+    report = gather_report([results, other])
+    assert report.command("compare", "moham") == f"mohsearch compare {results}"
+    assert report.command("report") == f"mohsearch report {results} {other}"
 
 
 def test_an_ablation_is_in_page_and_copy(tmp_path):
