@@ -21,7 +21,17 @@ REQUIRED = (
     "numpy", "numba", "pymoo", "moocore", "xarray", "zarr", "pydantic", "networkx", "pulp",
     "optuna", "deap", "matplotlib", "rich", "click", "PyYAML",
 )  # fmt: skip
-EXTRAS = {"onnx": ("onnx",), "netcdf": ("h5netcdf", "h5py")}
+EXTRAS = {
+    "onnx": ("onnx",),
+    "netcdf": ("h5netcdf", "h5py"),
+    "report": ("plotly",),
+    "cpsat": ("ortools",),
+    "rl": ("torch",),
+    "torch": ("torch",),
+    "gp": ("greenlet", "torch"),
+    "dask": ("distributed",),
+}
+"""Extras that bring features, with their packages."""
 
 
 @dataclass(frozen=True)

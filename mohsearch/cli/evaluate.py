@@ -44,10 +44,13 @@ def _manual(evaluator: Any) -> tuple[str, str]:
     lines = [line.strip() for line in text.strip().splitlines()]
     summary = lines[0].removesuffix(".") if lines else ""
     if "path" in lines:
-        start = lines.index("path") + 1
-        rest = lines[start:]
-        stop = rest.index("") if "" in rest else len(rest)
-        return summary, " ".join(rest[:stop])
+        rest = [*lines[lines.index("path") + 1 :], ""]
+        titles = {
+            p.name: f"--{p.name}:" if p.kind is p.KEYWORD_ONLY else f"{p.name.upper()}:"
+            for p in inspect.signature(evaluator).parameters.values()
+        }
+        parts = [titles.get(line, line) for line in rest[: rest.index("")]]
+        return summary, " ".join(parts)
     paragraphs = "\n".join(lines[1:]).strip().split("\n\n")
     return summary, " ".join(paragraphs[0].split()) if paragraphs[0] else ""
 

@@ -67,7 +67,8 @@ def workload() -> None:
 @workload.command("list", epilog=example("mohsearch workload list"))
 @_JSON
 def list_(as_json: bool) -> None:
-    """List all networks, applications and models to train by name, with their sizes."""
+    """List networks, applications and models to train with their sizes, and all other workloads."""
+    from mohsearch.cli.workload_shelves import names_by_shelf, print_names
     from mohsearch.core.catalog import Catalog
     from mohsearch.workloads.hf_config import list_models, load_model
     from mohsearch.workloads.zoo import (
@@ -92,8 +93,10 @@ def list_(as_json: bool) -> None:
         for name in list_models(catalog)
         for model in (load_model(name, catalog),)
     ]
+    others = names_by_shelf(catalog)
     if as_json:
-        click.echo(to_json({"applications": applications, "networks": networks, "models": models}))
+        listed = {"applications": applications, "networks": networks, "models": models}
+        click.echo(to_json(listed | others))
         return
     headers = ["name", "layers", "unique", "longest chain", "MACs"]
     keys = ["layers", "unique_layers", "longest_chain"]
@@ -121,6 +124,7 @@ def list_(as_json: bool) -> None:
         numeric=[2, 3, 4, 5],
     )
     click.echo()
+    print_names(others)
     click.echo("More about one: mohsearch workload show NAME (a model: --training)")
 
 
@@ -170,7 +174,7 @@ def show(
     as_csv: bool | None,
     **step: Any,
 ) -> None:
-    """Show a network, application or model: sizes, kinds of layers, source."""
+    """Show a network, application, model, graph or iteration: sizes, kinds of layers, source."""
     given = {key: value for key, value in step.items() if value is not None}
     if training:
         _refuse(
@@ -183,6 +187,7 @@ def show(
     flags = {"tensor_parallel": "--tp", "sequence_length": "--sequence"}
     wrong = {flags.get(key, f"--{key.replace('_', '-')}"): True for key in given}
     _refuse(wrong | {"--fused": fused, "--csv": as_csv}, "with --training")
+    from mohsearch.cli.workload_shelves import describe_other
     from mohsearch.core.catalog import Catalog
     from mohsearch.workloads.zoo import (
         describe_network,
@@ -194,7 +199,13 @@ def show(
 
     catalog = Catalog.around()
     options: dict[str, Any] = {"dims": dims, "vector_ops": vector_ops}
-    known_network = name in list_networks(catalog) and name not in list_applications(catalog)
+    networks, applications = list_networks(catalog), list_applications(catalog)
+    other = describe_other(name, catalog, [*networks, *applications])
+    if other is not None:
+        _refuse({"--layers": layers, **options}, "for networks and applications")
+        click.echo(to_json(other)) if as_json else print_facts(_readable(other))
+        return
+    known_network = name in networks and name not in applications
     if known_network or any(options.values()):
         graph = load_network(name, catalog, **options)
         facts = describe_network(name, catalog, **options)

@@ -73,8 +73,12 @@ class ScheduleCase(Card):
 def evaluate(path: Path) -> EvaluationReport:
     """Schedule the cases of a JSON file: one case, a list of cases, or ``{"cases": [...]}``.
 
-    Each case is a :class:`ScheduleCase`; one without id goes by its number. Rows have start, end
-    and stall of every layer; the document has them by case id, with the traffic of each interface.
+    A case holds ``instances`` (``id``, optionally ``interface``), ``layers`` (``name``,
+    ``instance``, ``cycles``, ``memory_bytes``, optionally ``predecessors``), and optionally ``id``
+    (default: its number), ``order``, ``clock_ghz``, ``sharing``, and
+    ``interface_bandwidth_gb_per_s``, ``link_bandwidth_gb_per_s``, ``system_bandwidth_gb_per_s``
+    (:class:`ScheduleCase`). Rows have start, end and stall of every layer; the document has them by
+    case id, with the traffic of each interface.
 
     Raises
     ------

@@ -27,6 +27,9 @@ def run(*args, code=0):
         (["workload", "list"], ["arvr", "resnet50", "4.089 G"]),
         (["workload", "show", "tiny", "--layers"], ["tiny_cnn", "MACs", "stride"]),
         (["workload", "show", "resnet50"], ["54", "published", "0.997"]),
+        (["workload", "list"], ["tv_resnet18", "lm_tiny", "gpt3-175b"]),
+        (["workload", "show", "tv_resnet18"], ["ops", "68", "edges", "75"]),
+        (["workload", "show", "gemm_64k"], ["gemm", "65,536"]),
         (["template", "list"], ["eyeriss", "row stationary", "paper, artifact"]),
         (["template", "show", "simba"], ["GlobalBuffer", "exactly K=8", "MICRO 2019"]),
         (
@@ -60,6 +63,8 @@ def test_lists_and_cards_are_printed(args, wanted):
     [
         ["workload", "list"],
         ["workload", "show", "tiny", "--layers"],
+        ["workload", "show", "tv_resnet18"],
+        ["workload", "show", "lm_tiny"],
         ["template", "list"],
         ["template", "show", "eyeriss"],
         ["problem", "list"],
@@ -73,6 +78,13 @@ def test_lists_and_cards_are_printed(args, wanted):
 )
 def test_lists_and_cards_are_json_on_request(args):
     assert json.loads(run(*args, "--json").stdout)
+
+
+def test_a_workload_of_another_kind_is_told_how_it_is_shown():
+    model = run("workload", "show", "gpt2", code=2).stderr
+    assert "gpt2 is a model to train; show it with --training" in model
+    refused = run("workload", "show", "tv_resnet18", "--layers", code=2).stderr
+    assert "--layers can be given only for networks and applications" in refused
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ def evaluate(path: Path, partition: Path, *, chips: int | None = None) -> Evalua
     Parameters
     ----------
     path
-        A graph, as for ``chip-partition``; and as second file a partition: JSON, a list with the
-        chip of each op, an object with such a list ``labels``, or what ``chip-partition`` wrote.
+        A graph, as for ``chip-partition``.
     partition
-        That second file.
+        Second file, JSON: a list with the chip of each op, an object with such a list ``labels``,
+        or what ``chip-partition`` wrote.
     chips
         Chips of the package (default: 36).
 
