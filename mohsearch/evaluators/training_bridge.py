@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -142,7 +143,7 @@ class WorkloadCosts:
         """Return cycles that no schedule undercuts, shape (accelerators,).
 
         The largest of the critical path, the work of each kind of core shared out evenly, and the
-        memory traffic over the whole bandwidth.
+        memory traffic over the whole bandwidth where that holds (:meth:`memory_cycles`).
         """
         rows = self.rows[layer, which]
         if not len(rows):
@@ -160,12 +161,15 @@ class WorkloadCosts:
         return np.ceil(np.maximum(bound, self.memory_cycles(layer, which))).astype(np.int64)
 
     def memory_cycles(self, layer: int, which: Pass) -> Floats:
-        """Return the cycles of all memory traffic over the whole bandwidth.
+        """Return the cycles of all memory traffic over the whole bandwidth, 0 where it is no bound.
 
-        Traffic is that of the ops on all cores, which an op on one core may undercut only with a
-        smaller tile of its own; where vector ops are costed without memory, theirs is left out.
+        Every operand is moved once; where vector ops are costed without memory, theirs is left out.
+        Ops on single cores each have a share of the bandwidth (``CostOptions.sharing``): where more
+        of them can run at once than share it, together they exceed it, and traffic bounds nothing.
         """
         rows = self.rows[layer, which]
+        cores = self.architectures.tensor_cores + self.architectures.vector_cores
+        at_once = np.minimum(most_at_once(self.graphs[layer, which]), cores)
         counted = rows
         if not self.options.vector_memory:
             ops = self.graphs[layer, which].ops
@@ -173,7 +177,7 @@ class WorkloadCosts:
             counted = rows[np.array(tensor, dtype=bool)]
         words = self.compulsory_words[counted].sum()
         rate = self.options.memory_words_per_cycle
-        return np.full(len(self.architectures), words / rate)
+        return np.where(at_once <= self.options.sharing, words / rate, 0.0)
 
     @cached_property
     def compulsory_words(self) -> Floats:
@@ -206,6 +210,26 @@ class WorkloadCosts:
             start = ends[list(before)].max(axis=0) if before else 0
             ends[number] = start + latency[rows[number]]
         return np.asarray(ends.max(axis=0, initial=0))
+
+
+def most_at_once(graph: TrainingGraph) -> int:
+    """Return how many ops can run at once: the largest set of which none waits for another.
+
+    Source: Dilworth's theorem, through a largest matching of the transitive closure.
+
+    Examples
+    --------
+    >>> from mohsearch.workloads.hf_config import load_model
+    >>> from mohsearch.workloads.training import build_training
+    >>> most_at_once(build_training(load_model("llama2-7b")).layers[1].forward)  # query, key, value
+    3
+    """
+    before = nx.DiGraph(graph.edges)
+    before.add_nodes_from(range(len(graph)))
+    sides = nx.Graph((("from", i), ("to", j)) for i, j in nx.transitive_closure_dag(before).edges)
+    sides.add_nodes_from(("from", i) for i in range(len(graph)))
+    matching = nx.bipartite.hopcroft_karp_matching(sides, [("from", i) for i in range(len(graph))])
+    return len(graph) - len(matching) // 2
 
 
 def layer_costs(

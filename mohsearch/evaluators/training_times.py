@@ -40,8 +40,8 @@ Integers = NDArray[np.int64]
 PASSES = ("forward", "backward")
 KINDS = {"tensor": TENSOR, "vector": VECTOR, "collective": VECTOR, "fused": FUSED}
 STRICT_SHARING = 32
-"""Layers have fewer operators than this, so that no set of them on single cores, each with this
-share of a bandwidth, exceeds it."""
+"""In no layer can more operators run at once than this, so that on single cores, each with this
+share of a bandwidth, they never exceed it together."""
 
 
 @dataclass(frozen=True, eq=False)

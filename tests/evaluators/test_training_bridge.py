@@ -13,10 +13,13 @@ from mohsearch.evaluators.training_bridge import (
     PASSES,
     WorkloadCosts,
     layer_costs,
+    most_at_once,
     placement_problem,
 )
+from mohsearch.evaluators.training_times import STRICT_SHARING
 from mohsearch.workloads.hf_config import load_model
 from mohsearch.workloads.training import build_training
+from mohsearch.workloads.training_fusion import fuse
 
 SMALL = load_model("bert-base")
 
@@ -48,7 +51,27 @@ def test_bounds_enclose_every_optimal_schedule(costs: WorkloadCosts) -> None:
         for number in (0, 9, 23):
             found = solve(costs.instance(1, which, number), ScheduleOptions(time_limit_s=0.2))
             makespan = found.makespan
-            assert costs.critical_path(1, which)[number] <= makespan <= high[number]
+            assert low[number] <= makespan <= high[number]
+
+
+@pytest.mark.parametrize("sharing", [2, STRICT_SHARING])
+def test_no_schedule_undercuts_the_bounds_where_memory_is_slow(sharing: int) -> None:
+    cores = feasible_architectures()
+    many = np.flatnonzero((cores.tensor_cores >= 8) & (cores.vector_cores >= 16))[::2000]
+    slow = CostOptions(memory_bytes_per_s=1e9, sharing=sharing)
+    costs = WorkloadCosts.build(build_training(SMALL, sequence_length=64), cores.take(many), slow)
+    for number, low in enumerate(costs.lower_bound(1, "backward")):
+        found = solve(costs.instance(1, "backward", number), ScheduleOptions(time_limit_s=0.1))
+        assert low <= found.makespan
+
+
+def test_no_layer_on_the_shelf_has_more_ops_at_once_than_strict_sharing_allows() -> None:
+    for name in ("bert-base", "opt-350m", "llama2-7b", "mixtral-8x7b", "t5-small"):
+        workload = build_training(
+            load_model(name), tensor_parallel=2, sequence_parallel=True, recompute="selective"
+        )
+        graphs = [g for layer in workload.layers for g in (layer.forward, layer.backward)]
+        assert 2 <= max(most_at_once(fuse(graph)) for graph in graphs) <= STRICT_SHARING
 
 
 def test_the_critical_path_is_the_longest_path_of_the_graph(costs: WorkloadCosts) -> None:
@@ -74,7 +97,7 @@ def test_equal_accelerators_share_one_schedule_problem(costs: WorkloadCosts) -> 
 def test_memory_traffic_bounds_a_layer_whatever_its_schedule() -> None:
     every = feasible_architectures().take(np.arange(0, 29360, 3000))
     workload = build_training(SMALL)
-    slow = WorkloadCosts.build(workload, every, CostOptions(memory_bytes_per_s=1e9))
+    slow = WorkloadCosts.build(workload, every, CostOptions(memory_bytes_per_s=1e9, sharing=32))
     for which in ("forward", "backward"):
         assert (slow.lower_bound(1, which) >= slow.memory_cycles(1, which)).all()
         assert (slow.lower_bound(1, which) <= slow.serial(1, which)).all()
