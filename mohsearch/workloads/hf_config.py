@@ -173,10 +173,6 @@ class ModelConfig(Card):
             weights += block(self.shared_intermediate) + self.hidden * self.shared_gate
         return weights
 
-    def with_sequence(self, sequence: int) -> ModelConfig:
-        """Return the model trained with another number of tokens per sample."""
-        return self.model_copy(update={"sequence": sequence})
-
 
 class PublishedCount(Card):
     """A published number of weights."""

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError
-from mohsearch.evaluators.crossflow.config import CrossflowConfig, technology_row
+from mohsearch.evaluators.crossflow.config import technology_row
 from mohsearch.evaluators.crossflow.evaluate import NO_OVERRIDE
 from mohsearch.evaluators.crossflow.layout import (
     C_AREA,
@@ -193,21 +192,6 @@ def device_cost_usd(
     die = good_die_usd(area, technology.wafer, card)
     whole: FloatArray = organic_package_usd(count, area, die, card) / nodes_per_package + memory
     return whole
-
-
-def config_technology(config: CrossflowConfig, catalog: Catalog | None = None) -> Technology | None:
-    """Return the technology of a configuration that names its cards, or None."""
-    names = config.technology
-    base = {}
-    if config.system is not None:
-        base = load_system(config.system, catalog).crossflow or {}
-    given = {**base.get("technology", {}), **names.model_dump(exclude_none=True)}
-    if "logic" not in given or "memory" not in given:
-        return None
-    found = technology_of(
-        config.system or "V100", logic=given["logic"], memory=given["memory"],
-    )  # fmt: skip
-    return Technology(**{**found.__dict__, "row": technology_row(config)})
 
 
 def area_by_component_mm2(tech: FloatArray, chips: FloatArray) -> dict[str, FloatArray]:

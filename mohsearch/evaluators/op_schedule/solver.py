@@ -10,7 +10,6 @@ short of optimality is given to a solver where one is asked for, and every resul
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -210,26 +209,3 @@ def _solve_program(
     if found is not None and found.makespan(part) < limit:
         best = found
     return best, min(bound, best.makespan(part))
-
-
-def solve_all(
-    instances: Sequence[ScheduleInstance], options: ScheduleOptions | None = None
-) -> list[ScheduleResult]:
-    """Return the schedules of several layers; equal ones are solved once."""
-    known: dict[bytes, ScheduleResult] = {}
-    results = []
-    for instance in instances:
-        key = repr(
-            (
-                instance.kinds.tobytes(),
-                instance.alone.tobytes(),
-                instance.spread.tobytes(),
-                instance.edges,
-                instance.tensor_cores,
-                instance.vector_cores,
-            )
-        ).encode()
-        if key not in known:
-            known[key] = solve(instance, options)
-        results.append(known[key])
-    return results
