@@ -54,7 +54,8 @@ def evaluate(path: Path) -> EvaluationReport:
     path
         CSV with one kernel per row: ``gpu`` or ``device``; ``op``; ``M``, ``N``, ``K`` of a
         product (``B`` for a batch) or ``B``, ``H`` (or ``M``, ``N``) of an element-wise kernel;
-        ``dtype`` or ``precision``; optionally ``measured_ms``.
+        ``dtype`` or ``precision``; optionally ``measured_ms``. An element-wise op that no
+        calibration knows reads one tensor, writes one, and takes the default constants.
 
     Returns
     -------

@@ -280,8 +280,12 @@ def _graph_costs(
 
 
 def _expert(case: _GraphCase) -> ExpertPlan | None:
-    if case.fixedPP is None or case.fixedTMPC is None or case.fixedDP is None:
+    given = {name: getattr(case, name) for name in ("fixedPP", "fixedTMPC", "fixedDP")}
+    missing = [name for name, degree in given.items() if degree is None]
+    if len(missing) == len(given):
         return None
+    if missing or case.fixedPP is None or case.fixedTMPC is None or case.fixedDP is None:
+        raise InputError("missing: an expert plan has all three degrees", field=missing[0])
     layers = case.numTransformerLayers or len(next(iter(case.nodes.values())))
     layers = min(layers, len(next(iter(case.nodes.values()))))
     return ExpertPlan(case.fixedPP, case.fixedTMPC, case.fixedDP, layers)

@@ -124,3 +124,8 @@ def test_too_wide_a_graph_is_refused_with_its_file_and_case(tmp_path):
     path = written(tmp_path, {**GRAPH, "nodes": {"1": nodes}, "edges": {"1": edges}})
     with pytest.raises(InputError, match=r"net\.json: case 'net': the layer graph branches"):
         evaluate(path)
+
+
+def test_half_an_expert_plan_is_refused(tmp_path):
+    with pytest.raises(InputError, match="fixedTMPC: missing: an expert plan has all three"):
+        evaluate(written(tmp_path, {**GRAPH, "fixedPP": 2, "fixedDP": 1}))
