@@ -38,7 +38,11 @@ study: $(VENV)/.run ## search the AR/VR workload at paper scale; results, table 
 test: $(VENV)/.test ## run the tests (a few minutes)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-all: $(VENV)/.test ## run all tests, the slow ones too
+$(VENV)/.all: $(VENV)/.test
+	$(PIP_INSTALL) --editable '.[test,cbc,cpsat,dask,gp,rl,torch]'
+	@touch $@
+
+test-all: $(VENV)/.all ## run all tests, the slow ones and those of the extras (PyTorch, OR-Tools, Dask) too
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not benchmark"
 
 bench: $(VENV)/.test ## print the speed figures
