@@ -13,6 +13,7 @@ from mohsearch.cli.program import Group, example
 
 if TYPE_CHECKING:
     from mohsearch.study.plan import Study
+    from mohsearch.study.results import RunStatus
     from mohsearch.study.run import StudyOutcome
 
 _NAME = click.argument("name", metavar="NAME_OR_FILE")
@@ -350,10 +351,20 @@ def status(folder: Path, as_json: bool) -> None:
         return
     table = [
         [item.run_id, item.status, f"{item.generation}/{item.generations}",
-         f"{item.evaluations:,}", item.message]
+         f"{item.evaluations:,}", *_speed(item), item.message]
         for item in state.runs
     ]  # fmt: skip
-    headers = ["run", "status", "generations", "evaluations", ""]
-    print_table(headers, table, title=f"{state.study}: {state.title}", numeric=[2, 3])
+    headers = ["run", "status", "generations", "evaluations", "per s", "left", "memory", ""]
+    print_table(headers, table, title=f"{state.study}: {state.title}", numeric=[2, 3, 4, 5, 6])
     if not state.complete:
         click.echo(f"\nGo on with: mohsearch study resume {folder}")
+
+
+def _speed(run: RunStatus) -> list[str]:
+    """Return evaluations per second, time left and memory as texts."""
+    rate, left, memory = run.evaluations_per_s, run.remaining_s, run.memory_bytes
+    return [
+        "-" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}",
+        "-" if left is None else f"{left / 60:.0f} min" if left >= 120 else f"{left:.0f} s",
+        "-" if memory is None else f"{memory / 2**20:,.0f} MiB",
+    ]

@@ -7,7 +7,6 @@ the cluster is started is Dask's affair: by hand (``dask scheduler``, ``dask wor
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from concurrent.futures import Future
 from typing import Any
 
@@ -50,9 +49,7 @@ def scheduler_of(executor: str) -> str | None:
 class DaskWorkers(Workers):
     """The workers of a Dask cluster."""
 
-    def __init__(
-        self, recipe: Recipe, count: int, limit_s: float | None = None, *, address: str | None
-    ) -> None:
+    def __init__(self, recipe: Recipe, count: int, *, address: str | None) -> None:
         distributed = require("distributed", "dask")
         dask = require("dask", "dask")
         # a worker that comes back asks for nothing that was computed before it went
@@ -69,7 +66,7 @@ class DaskWorkers(Workers):
         except OSError as error:
             raise InputError(f"no Dask scheduler answers at {address}") from error
         threads = sum(self._client.nthreads().values())
-        super().__init__(recipe, max(1, threads), limit_s)
+        super().__init__(recipe, max(1, threads))
         self._tasks: dict[Future[Any], Any] = {}
 
     def submit(self, rows: NDArray[Any]) -> Future[Any]:
@@ -91,18 +88,8 @@ class DaskWorkers(Workers):
         else:
             future.set_exception(RuntimeError(f"the cluster gave it up ({task.status})"))
 
-    def renew(self, late: Collection[Future[Any]]) -> bool:
-        """Restart the workers that hold late tasks; Dask replaces dead ones itself."""
-        processing = self._client.processing()
-        keys = {task.key: future for future in late if (task := self._tasks.get(future))}
-        busy = [w for w, held in processing.items() if any(key in keys for key in held)]
-        for future in late:
-            task = self._tasks.pop(future, None)
-            future.cancel()
-            if task is not None:
-                task.cancel(force=True)
-        if busy:
-            self._client.restart_workers(busy, raise_for_error=False)
+    def renew(self) -> bool:
+        """Do nothing: Dask replaces dead workers itself, and hands their work to others."""
         return False
 
     def close(self) -> None:

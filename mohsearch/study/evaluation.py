@@ -8,9 +8,9 @@ tried again and then halved, until the genomes that cannot be evaluated stand al
 from __future__ import annotations
 
 import multiprocessing
-import time
+import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -64,18 +64,17 @@ class Workers(ABC):
     Subclasses start them (:meth:`submit`) and replace those that died (:meth:`renew`).
     """
 
-    def __init__(self, recipe: Recipe, count: int, limit_s: float | None = None) -> None:
+    def __init__(self, recipe: Recipe, count: int) -> None:
         self.recipe = recipe
         self.count = count
-        self.limit_s = limit_s
 
     @abstractmethod
     def submit(self, rows: NDArray[Any]) -> Future[Any]:
         """Start to evaluate some rows; the result is what :func:`evaluate_chunk` returns."""
 
     @abstractmethod
-    def renew(self, late: Collection[Future[Any]]) -> bool:
-        """Replace dead workers, and those that hold what is late.
+    def renew(self) -> bool:
+        """Replace dead workers.
 
         Returns whether everything that was submitted before is lost.
         """
@@ -95,10 +94,8 @@ class Workers(ABC):
         size = max(1, -(-len(rows) // (self.count * CHUNKS_PER_WORKER)))
         chunks = [np.arange(i, min(i + size, len(rows))) for i in range(0, len(rows), size)]
         work = _Work([_Chunk(places) for places in chunks])
-        most = self.count if self.limit_s is not None else 2 * self.count
         while work.waiting or work.active:
-            while (chunk := work.next(most)) is not None:
-                chunk.started = time.monotonic()
+            while (chunk := work.next(2 * self.count)) is not None:
                 work.active[self.submit(rows[chunk.places])] = chunk
             self._collect(work)
         if work.failures:
@@ -106,23 +103,26 @@ class Workers(ABC):
         return _joined(work.found, len(rows))
 
     def _collect(self, work: _Work) -> None:
-        """Wait for results; replace workers that died or are late, and put their work back."""
-        done, _ = wait(work.active, timeout=0.5, return_when=FIRST_COMPLETED)
-        late = {f for f, c in work.active.items() if f not in done and c.late(self.limit_s)}
+        """Wait for results; replace workers that died, and put their work back."""
+        done, _ = wait(work.active, return_when=FIRST_COMPLETED)
         died = any(_died(future) for future in done)
-        everything_lost = self.renew(late) if late or died else False
+        everything_lost = self.renew() if died else False
         for future in list(work.active):
-            if future in late:
-                work.failed(work.active.pop(future), f"took longer than {self.limit_s:g} s")
-            elif future in done and not _died(future):
+            if future in done and not _died(future):
                 work.settle(work.active.pop(future), future)
             elif future in done or everything_lost:
                 chunk = work.active.pop(future)
-                if chunk.alone and died:
-                    work.failed(chunk, "its worker died (killed, or out of memory)")
+                if chunk.alone:
+                    work.failed(chunk, self._death)
                 else:  # one of several that were under way: alone, it will show
-                    chunk.alone = died
+                    chunk.alone = True
                     work.waiting.insert(0, chunk)
+
+    @property
+    def _death(self) -> str:
+        limit = self.recipe.study.spec.evaluation.limit_s
+        late = "" if limit is None else f", or longer than its limit of {limit:g} s"
+        return f"its worker died (killed, out of memory{late})"
 
 
 @dataclass
@@ -132,10 +132,6 @@ class _Chunk:
     places: NDArray[np.intp]
     tries: int = 1
     alone: bool = False
-    started: float = 0.0
-
-    def late(self, limit_s: float | None) -> bool:
-        return limit_s is not None and time.monotonic() - self.started > limit_s * len(self.places)
 
 
 class _Work:
@@ -196,8 +192,8 @@ def _joined(found: Sequence[tuple[NDArray[np.intp], Metrics]], count: int) -> Me
 class LocalWorkers(Workers):
     """Processes on this machine."""
 
-    def __init__(self, recipe: Recipe, count: int, limit_s: float | None = None) -> None:
-        super().__init__(recipe, count, limit_s)
+    def __init__(self, recipe: Recipe, count: int) -> None:
+        super().__init__(recipe, count)
         self._pool = self._start()
 
     def _start(self) -> ProcessPoolExecutor:
@@ -213,7 +209,7 @@ class LocalWorkers(Workers):
             broken.set_exception(error)
             return broken
 
-    def renew(self, late: Collection[Future[Any]]) -> bool:
+    def renew(self) -> bool:
         """Start a new pool; a process pool is of no use once one of its processes died."""
         self.close()
         self._pool = self._start()
@@ -310,4 +306,12 @@ def evaluate_chunk(recipe: Recipe, rows: NDArray[Any]) -> tuple[Metrics | None, 
             )
         _built.clear()
         _built[recipe.digest] = problem
-    return attempt(problem.metrics, rows)
+    limit_s = recipe.study.spec.evaluation.limit_s
+    if limit_s is None:
+        return attempt(problem.metrics, rows)
+    # nothing catches this signal: it ends the process, whatever compiled code is running
+    signal.setitimer(signal.ITIMER_REAL, limit_s * len(rows))
+    try:
+        return attempt(problem.metrics, rows)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)

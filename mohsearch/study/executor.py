@@ -75,12 +75,12 @@ def run_divided(
 
 def start_workers(recipe: Recipe, count: int) -> Workers:
     """Start the workers that a study asks for."""
-    kind, limit_s = recipe.study.spec.executor.kind, recipe.study.spec.evaluation.limit_s
+    kind = recipe.study.spec.executor.kind
     if kind == "evaluations":
-        return LocalWorkers(recipe, count, limit_s)
+        return LocalWorkers(recipe, count)
     from mohsearch.study.dask_workers import DaskWorkers, scheduler_of
 
-    return DaskWorkers(recipe, count, limit_s, address=scheduler_of(kind))
+    return DaskWorkers(recipe, count, address=scheduler_of(kind))
 
 
 class _ProcessDied(Exception):

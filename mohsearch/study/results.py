@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,12 @@ class RunStatus:
     message
         Why it failed, what is damaged, or why it stopped (``budget``, ``converged``,
         ``exhausted``).
+    evaluations_per_s
+        Evaluations per second of wall time so far.
+    remaining_s
+        Seconds to the end of the budget at this rate; None unless it is running.
+    memory_bytes
+        Memory of the process that carries it out now, or its peak where it is complete.
     """
 
     run_id: str
@@ -44,6 +52,9 @@ class RunStatus:
     generations: int
     evaluations: int
     message: str = ""
+    evaluations_per_s: float | None = None
+    remaining_s: float | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,15 +99,42 @@ def _run_status(folder: OutputFolder, run_id: str, most: int) -> RunStatus:
     if not attributes:
         return RunStatus(run_id, "pending", 0, most, 0)
     generation = evaluations = 0
+    wall_s = 0.0
     if (path / "history" / "done" / "zarr.json").is_file():
         history: Any = zarr.open_group(path / "history", mode="r", zarr_format=3)
         done = np.asarray(history["done"][:])
         generation = len(done) if done.all() else int(done.argmin())
         if generation:
             evaluations = int(history["evaluations"][generation - 1])
+            wall_s = float(history["wall_s"][generation - 1])
     state = str(attributes.get("status", "running"))
     message = str(attributes.get("failure") or attributes.get("stopped") or "")
-    return RunStatus(run_id, state, generation, most, evaluations, message)
+    rate = evaluations / wall_s if wall_s > 0 else None
+    left = (most - generation) * wall_s / generation if generation else None
+    return RunStatus(
+        run_id,
+        state,
+        generation,
+        most,
+        evaluations,
+        message,
+        evaluations_per_s=rate,
+        remaining_s=left if state == "running" else None,
+        memory_bytes=_memory_bytes(folder, run_id, attributes),
+    )
+
+
+def _memory_bytes(folder: OutputFolder, run_id: str, attributes: Mapping[str, Any]) -> int | None:
+    """Return the memory of the process that holds a run's lock, or the peak of a complete run."""
+    if attributes.get("status") == "complete":
+        peak = json.loads(str(attributes.get("provenance", "{}"))).get("peak_memory_bytes")
+        return None if peak is None else int(peak)
+    try:
+        owner = int((folder.locks / run_id).read_text(encoding="utf-8"))
+        pages = int(Path(f"/proc/{owner}/statm").read_text(encoding="utf-8").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def open_results(output: str | Path) -> xr.DataTree:

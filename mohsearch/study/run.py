@@ -103,8 +103,11 @@ def run_study(
     _check_folder(folder, plan)
     with locked(folder.root / ".lock", "this folder"):
         _check_folder(folder, plan)
-        _write_card(folder, plan)
-        return _run_plan(plan, folder, workers, cache_dir, progress)
+        try:
+            _write_card(folder, plan)
+            return _run_plan(plan, folder, workers, cache_dir, progress)
+        except OSError as error:  # a full disk, say
+            raise InputError(error.strerror or str(error), source=folder.root) from error
 
 
 def resume_study(

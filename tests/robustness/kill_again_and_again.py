@@ -80,7 +80,7 @@ def main(path: Path, folder: Path, kills: int, seed: int) -> dict[str, object]:
         started = time.time()
         # the last session of each round is left alone
         if killed < kills:
-            time.sleep(rng.random() * whole_s * 0.6)
+            time.sleep(rng.random() * min(0.6 * whole_s, 2.5))
             os.kill(process, signal.SIGKILL)
         _, code = os.waitpid(process, 0)
         if os.WIFSIGNALED(code):

@@ -74,7 +74,11 @@ def test_workers_find_the_poisoned_genomes_and_evaluate_all_others(recipe, begin
 
 @pytest.mark.parametrize(
     ("poison", "reason", "limit_s"),
-    [("nan", "is nan", None), ("die", "its worker died", None), ("hang", "took longer", 1.0)],
+    [
+        ("nan", "is nan", None),
+        ("die", "its worker died", None),
+        ("hang", "longer than its limit", 1.0),
+    ],
 )
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["evaluations", "dask"])
