@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.analysis import style
-from mohsearch.analysis.quantities import Scale, scale_for, size_text
+from mohsearch.analysis.quantities import Scale, count_text, scale_for, size_text
 from mohsearch.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ def _number_chips(
 
 
 def _draw_load(axes: Axes, design: Mapping[str, Any], time: Scale) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     chips = design["chips"]
     place = np.arange(len(chips))
     compute = np.array([chip["compute_s"] for chip in chips]) * time.factor
@@ -154,6 +156,7 @@ def _draw_load(axes: Axes, design: Mapping[str, Any], time: Scale) -> None:
     axes.set_xlim(-0.7, len(chips) - 0.3)
     axes.set_ylim(0, interval * time.factor * 1.28)
     axes.set_xlabel("chip")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_ylabel(f"time per sample ({time.unit})")
     axes.legend(
         loc="upper center", ncols=2, frameon=False, fontsize=style.NOTE_SIZE, labelcolor=style.INK
@@ -182,12 +185,14 @@ def _draw_ring(axes: Axes, design: Mapping[str, Any]) -> None:
             at[c][0], at[c][1], str(c), ha="center", va="center", zorder=3,
             fontsize=_number_size(count), color="white" if share > 0.45 else style.INK,
         )  # fmt: skip
-    lines = [
-        f"{count} chips, {len(links)} links",
-        f"busiest link {size_text(most)} per sample",
-        "width: traffic   shade: load",
-    ]
-    axes.text(0, 0, "\n".join(lines), ha="center", va="center", fontsize=style.TICK_SIZE)
+    lines = [f"{count_text(count, 'chip')}, {count_text(len(links), 'link')}", "shade: load"]
+    if links:
+        lines[1:] = [
+            f"busiest link {size_text(most)} per sample",
+            "width: traffic   shade: load",
+        ]
+    aside = -0.55 if count < 4 else 0.0  # the inside of a ring of few chips is too narrow
+    axes.text(aside, 0, "\n".join(lines), ha="center", va="center", fontsize=style.TICK_SIZE)
     axes.set_xlim(-1.25, 1.25)
     axes.set_ylim(-1.25, 1.25)
     axes.set_aspect("equal")

@@ -38,6 +38,10 @@ UNIT_OF_SUFFIX = {
 """Units by the suffix of a metric's name, longer suffixes first."""
 
 
+_WHOLE_NAMES = frozenset({"hop_bytes"})
+"""Metrics whose suffix is part of what they are called."""
+
+
 @dataclass(frozen=True)
 class Scale:
     """How to show the values of one metric: multiply by ``factor`` and write ``unit``."""
@@ -103,6 +107,8 @@ def short_name(name: str) -> str:
     >>> short_name("peak_power_w")
     'peak power'
     """
+    if name in _WHOLE_NAMES:
+        return name.replace("_", " ")
     for suffix in UNIT_OF_SUFFIX:
         if name.endswith(suffix) and len(name) > len(suffix):
             name = name.removesuffix(suffix)

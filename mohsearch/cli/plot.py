@@ -254,10 +254,14 @@ def samples(
     from mohsearch.analysis.plot_samples import plot_samples
     from mohsearch.analysis.results import read_histories
     from mohsearch.analysis.samples import sample_curves, sample_table
-    from mohsearch.cli.output import figure_text, print_table, to_csv
+    from mohsearch.cli.output import figure_text, print_table, say, to_csv
 
     curves = sample_curves(read_histories(folder, runs))
-    counts = [int(n) for n in _numbers(at, "--at")]
+    last = max(int(curve.samples[-1]) for curve in curves)
+    wanted = _counts(at, "--at")
+    counts = sorted({min(n, last) for n in wanted})
+    if max(wanted) > last:
+        say(f"the longest run has {last} samples: nothing is known beyond")
     rows = sample_table(curves, counts, _numbers(threshold, "--threshold"))
     if as_csv:
         click.echo(to_csv(rows), nl=False)
@@ -266,6 +270,15 @@ def samples(
         cells = [["-" if r[h] is None else figure_text(r[h]) for h in headers] for r in rows]
         print_table(headers, cells, numeric=range(1, len(headers)))
     _save(plot_samples(curves, baseline, heading=heading), output, folder, "samples.png")
+
+
+def _counts(text: str, option: str) -> list[int]:
+    from mohsearch.core.errors import InputError
+
+    counts = [part.strip() for part in text.split(",") if part.strip()]
+    if not counts or not all(part.isdecimal() and int(part) > 0 for part in counts):
+        raise InputError(f"{option}: positive whole numbers with commas between, got {text!r}")
+    return [int(part) for part in counts]
 
 
 def _numbers(text: str, option: str) -> list[float]:

@@ -57,6 +57,15 @@ def test_samples_print_a_table_and_draw_a_picture(results, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
+def test_samples_say_nothing_about_what_was_not_sampled(results, tmp_path):
+    done = run("plot", "samples", results, "--at", "10,300,1000", "--csv", "--run", "analytic",
+               "-o", tmp_path / "s.png")  # fmt: skip
+    header = done.stdout.splitlines()[0]
+    assert "interval_s@30" in header
+    assert "@300" not in header
+    assert "the longest run has 30 samples" in done.stderr
+
+
 def test_correlation_tells_pearsons_r_of_each_pair(results, tmp_path):
     done = run("plot", "correlation", results, "-o", tmp_path / "c.png")
     assert done.stderr.count("Pearson R") == 2
@@ -69,7 +78,8 @@ def test_a_partition_is_drawn_from_the_results(results, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
-def test_numbers_that_are_none_are_one_error(results):
-    done = run("plot", "samples", results, "--at", "10,many", code=2)
+@pytest.mark.parametrize("text", ["10,many", "0", "-5", "inf", "nan", "1.5", ","])
+def test_numbers_that_are_none_are_one_error(results, text):
+    done = run("plot", "samples", results, "--at", text, code=2)
     assert "--at" in done.output
     assert "Traceback" not in done.output
