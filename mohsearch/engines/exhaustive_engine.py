@@ -7,7 +7,8 @@ the genome cannot beat, in natural sign, and for constraints one that it cannot 
 is left out when a design already evaluated is at least as good in every objective as the genome can
 be, or when a constraint cannot be met; when all are evaluated or left out, the front found is the
 front of the whole space. ``gaps(X)`` may say by what share the values of evaluated
-genomes may still improve where an optimisation inside was not proven optimal.
+genomes may still improve where an optimisation inside was not proven optimal: then, as while
+genomes are open, only a bound is proven, and the report states how far it is from what was found.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ Optimistic = Callable[[NDArray[Any]], Mapping[str, FloatArray]]
 CHUNK = 4096
 """Most genomes that the later tiers look at together; the first looks are at few, so that good
 designs are known early."""
+
+ROUNDING = 1e-12
+"""Inner gaps up to this share are rounding, not an open optimisation."""
 
 
 class ExhaustiveOptions(Card):
@@ -70,13 +74,16 @@ class ExhaustiveEngine(Engine):
         if self.algorithm == "bounds" and tiers is not None:
             self._tiers = tuple(tiers())
         self._best = np.empty((0, self.problem.n_obj))
+        self._improvable = np.empty((0, self.problem.n_obj))
         self._evaluated = self._cursor = 0
         self._chunk = self.population_size
         self._largest_gap = 0.0
-        self._reach = np.full(self.problem.n_obj, np.inf)
+        self._left_out_floor = np.full(self.problem.n_obj, np.inf)
+        self._left_within_tolerance = 0
         self._open = 0
         self._pruned = {name: 0 for name, _ in self._tiers}
         self._impossible = dict(self._pruned)
+        self._asked_lower = np.empty((0, self.problem.n_obj))
         self._order, self._lower = self._first_bounds()
         self._ready: list[tuple[IntArray, FloatArray]] = []
         self._batch = np.empty((0, self.problem.n_var), dtype=self.seen.dtype)
@@ -84,32 +91,35 @@ class ExhaustiveEngine(Engine):
     def ask(self, k: int) -> NDArray[Any]:
         """Return the ``k`` most promising genomes that are still open."""
         chosen: list[IntArray] = []
+        bounds = [np.empty((0, self.problem.n_obj))]
         missing = k
         while missing and (self._ready or self._refill()):
             ids, lower = self._ready.pop(0)
             open_ids, open_lower = self._still_open(ids, lower, self._last_name)
             chosen.append(open_ids[:missing])
+            bounds.append(open_lower[:missing])
             if len(open_ids) > missing:
                 self._ready.insert(0, (open_ids[missing:], open_lower[missing:]))
             missing -= len(chosen[-1])
         ids = np.concatenate(chosen) if chosen else np.empty(0, dtype=np.int64)
-        self._batch = self._X[ids]
+        self._batch, self._asked_lower = self._X[ids], np.concatenate(bounds)
         return self._batch
 
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Let feasible values prune what is left."""
         self._evaluated += len(X)
-        feasible = F[(G <= 0).all(axis=1)]
-        if len(feasible):
-            self._best = _front(np.concatenate([self._best, feasible]))
+        self._asked_lower = self._asked_lower[:0]
+        fits = (G <= 0).all(axis=1)
+        if fits.any():
+            self._best = _front(np.concatenate([self._best, F[fits]]))
         gaps = getattr(self.problem, "gaps", None)
         values = np.zeros(len(X)) if gaps is None else np.asarray(gaps(X))
-        self._open += int((values > 0).sum())
+        inexact = values > ROUNDING
+        self._open += int(inexact.sum())
         self._largest_gap = max(self._largest_gap, float(values.max(initial=0.0)))
         within = F - np.abs(F) * (values / (1.0 - values))[:, None]
-        self._reach = np.minimum(
-            self._reach, within[(G <= 0).all(axis=1)].min(axis=0, initial=np.inf)
-        )
+        improvable = np.concatenate([self._improvable, within[fits & inexact]])
+        self._improvable = improvable[~_covered(improvable, self._best)]
 
     def population(self) -> NDArray[Any]:
         """Return the last batch."""
@@ -118,27 +128,49 @@ class ExhaustiveEngine(Engine):
     def report(self) -> dict[str, Any]:
         """Return the proof: how many designs there are, were evaluated and left out, and why."""
         left_out = sum(self._pruned.values()) + sum(self._impossible.values())
+        complete = self._evaluated + left_out == len(self._X)
+        improvable = int((~_covered(self._improvable, self._best)).sum())
+        exact = complete and not improvable and not self._left_within_tolerance
         return {
             "designs": len(self._X),
             "evaluated": self._evaluated,
             "no_better_by": dict(self._pruned),
             "infeasible_by": dict(self._impossible),
-            "complete": self._evaluated + left_out == len(self._X),
+            "complete": complete,
             "tolerance": self.options.tolerance,
-            "no_design_beats": self._proven(),
+            "status": self._status(exact),
+            **self._proof(),
             "evaluated_with_inner_gap": self._open,
             "largest_inner_gap": self._largest_gap,
+            "may_still_improve": improvable,
         }
 
-    def _proven(self) -> dict[str, float]:
-        """Return what no design can beat by objective, once all are accounted for."""
-        reach = self._reach * self.problem.signs
-        cards = self.problem.objective_cards
-        return {
-            card.name: float(value)
-            for card, value in zip(cards, reach, strict=True)
-            if np.isfinite(value)
-        }
+    def _status(self, exact: bool) -> str:
+        """Return optimal or infeasible where that is proven, feasible or unknown elsewhere."""
+        if exact:
+            return "optimal" if len(self._best) else "infeasible"
+        return "feasible" if len(self._best) else "unknown"
+
+    def _proof(self) -> dict[str, dict[str, float | None]]:
+        """Return by objective the best value, what none can beat, and their distance.
+
+        The distance is a share of the value found. A value is missing where nothing is known.
+        """
+        found = self._best.min(axis=0, initial=np.inf)
+        waiting = [lower for _, lower in self._ready]
+        parts = [self._best, self._improvable, self._asked_lower, self._lower[self._cursor :]]
+        bounds = np.concatenate([*parts, *waiting])
+        reach = np.minimum(bounds.min(axis=0, initial=np.inf), self._left_out_floor)
+        values: dict[str, dict[str, float | None]] = {"found": {}, "proven_value": {}, "gap": {}}
+        for j, card in enumerate(self.problem.objective_cards):
+            sign, best, least = self.problem.signs[j], float(found[j]), float(reach[j])
+            known = math.isfinite(best) and math.isfinite(least)
+            values["found"][card.name] = sign * best if math.isfinite(best) else None
+            values["proven_value"][card.name] = sign * least if math.isfinite(least) else None
+            distance = best - least if known else math.nan
+            gap = distance / abs(best) if known and best else (0.0 if distance == 0 else None)
+            values["gap"][card.name] = gap
+        return values
 
     @property
     def _last_name(self) -> str:
@@ -187,6 +219,12 @@ class ExhaustiveEngine(Engine):
             return ids, lower
         beaten = _covered(lower + self.options.tolerance * np.abs(lower), self._best)
         self._pruned[name] += int(beaten.sum())
+        if self.options.tolerance and beaten.any():
+            near = lower[beaten]
+            near = near[~_covered(near, self._best)]
+            self._left_within_tolerance += len(near)
+            floor = near.min(axis=0, initial=np.inf)
+            self._left_out_floor = np.minimum(self._left_out_floor, floor)
         return ids[~beaten], lower[~beaten]
 
     def _bounds(self, tier: int, X: NDArray[Any]) -> tuple[FloatArray, NDArray[np.bool_]]:

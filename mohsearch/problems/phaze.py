@@ -221,9 +221,14 @@ class PhazeProblem(SearchProblem):
     def gaps(self, X: NDArray[Any]) -> Floats:
         """Return by how much the time of evaluated designs may still fall, as a share of it.
 
-        The largest of several models; zero where schedules and placement are proven optimal.
+        The largest of several models; zero where schedules and placement are proven optimal, and
+        where nothing is placed. Designs that another process or session evaluated are evaluated
+        again here.
         """
         rows = np.asarray(X).astype(np.int64)
+        unknown = [row.tobytes() not in self._gaps for row in rows]
+        if any(unknown):
+            self.metrics(rows[unknown])
         return np.array([self._gaps.get(row.tobytes(), 0.0) for row in rows])
 
     def designs(self) -> Integers:

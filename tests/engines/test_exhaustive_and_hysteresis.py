@@ -125,9 +125,85 @@ def test_values_with_an_inner_gap_are_counted():
     report = run(problem, "exhaustive", algorithm="plain").engine.report()
     assert report["evaluated_with_inner_gap"] == 9 * 9 * 5
     assert report["largest_inner_gap"] == 0.02
-    proven = run(Lattice(2, 1), "exhaustive").engine.report()["no_design_beats"]["m0"]
+    proven = run(Lattice(2, 1), "exhaustive").engine.report()["proven_value"]["m0"]
     assert proven == -problem.true_front()[0, 0]
-    assert proven <= report["no_design_beats"]["m0"] <= proven / 0.98 + 1e-12
+    assert proven <= report["proven_value"]["m0"] <= proven / 0.98 + 1e-12
+
+
+def least_possible(problem, X, gaps):
+    """Return every feasible value with its gap taken off, minimised: what might be reached."""
+    values = problem.metrics(X)
+    F = np.column_stack([values[f"m{j}"] for j in range(problem.n_obj)]) * problem.signs
+    return (F - np.abs(F) * (gaps / (1 - gaps))[:, None])[values["g"] <= 0]
+
+
+@pytest.mark.parametrize("objectives", [1, 2])
+def test_inner_gaps_leave_a_bound_and_no_optimum(objectives):
+    problem = Lattice(5, objectives)
+    everything = np.indices((9, 9, 9)).reshape(3, -1).T
+    truth = problem.true_front()
+    problem.gaps = lambda X: np.where(X[:, 0] >= 0, 0.02, 0.0)
+    report = run(problem, "exhaustive", algorithm="plain").engine.report()
+    floor = least_possible(problem, everything, np.full(729, 0.02)).min(axis=0)
+    assert report["complete"]
+    assert report["status"] == "feasible"
+    assert report["may_still_improve"] > 0
+    for j in range(objectives):
+        found, proven = report["found"][f"m{j}"], report["proven_value"][f"m{j}"]
+        sign = problem.signs[j]
+        assert sign * found == truth[:, j].min()
+        assert sign * proven == pytest.approx(floor[j], rel=1e-12)
+        gap = report["gap"][f"m{j}"]
+        assert gap == pytest.approx(abs(proven - found) / abs(found))
+        assert gap > 0
+
+
+def test_inner_gaps_of_designs_that_cannot_win_leave_the_optimum_proven():
+    problem = Lattice(5, 1)
+    best = -problem.true_front()[0, 0]
+    problem.gaps = lambda X: np.where(problem.metrics(X)["m0"] < 0.9 * best, 0.05, 0.0)
+    report = run(problem, "exhaustive", algorithm="plain").engine.report()
+    assert report["evaluated_with_inner_gap"] > 100
+    assert report["may_still_improve"] == 0
+    assert report["status"] == "optimal"
+    assert report["gap"] == {"m0": 0.0}
+    assert report["proven_value"] == report["found"] == {"m0": best}
+
+
+@pytest.mark.parametrize("generations", [0, 1, 3, 8])
+def test_what_is_open_bounds_an_interrupted_enumeration(generations):
+    for seed in range(3):
+        problem = Lattice(seed, 2)
+        search = run(problem, "exhaustive", population=4, generations=generations)
+        report = search.engine.report()
+        assert search.stopped == "budget"
+        assert report["status"] == ("feasible" if generations else "unknown")
+        truth = problem.true_front().min(axis=0) * problem.signs
+        for j in range(2):
+            reach = problem.signs[j] * report["proven_value"][f"m{j}"]
+            assert reach <= problem.signs[j] * truth[j]
+            assert (report["gap"][f"m{j}"] is None) == (generations == 0)
+    plain = run(Lattice(1, 1), "exhaustive", algorithm="plain", generations=2).engine.report()
+    assert plain["proven_value"] == plain["gap"] == {"m0": None}
+
+
+def test_a_tolerance_is_not_called_optimal_and_its_bound_holds():
+    for seed in range(4):
+        problem = Lattice(seed, 1)
+        report = run(problem, "exhaustive", {"tolerance": 0.1}, population=2).engine.report()
+        best = -problem.true_front()[0, 0]
+        assert report["complete"]
+        assert report["proven_value"]["m0"] >= best >= report["found"]["m0"]
+        assert 0 <= report["gap"]["m0"] <= 0.1 / 0.9 + 1e-12
+        assert (report["status"] == "optimal") == (report["gap"]["m0"] == 0)
+
+
+def test_a_space_without_a_feasible_design_is_proven_empty():
+    problem = Lattice(0, 1)
+    problem.g = np.ones((9, 9, 9))
+    report = run(problem, "exhaustive").engine.report()
+    assert report["status"] == "infeasible"
+    assert report["found"] == {"m0": None}
 
 
 def test_spaces_too_large_or_without_a_list_are_refused():
