@@ -65,6 +65,16 @@ def warm(path: Path) -> None:
         next(build_search(study, run, problem).generations())
 
 
+def wait_for_writing(output: Path, since: float, most_s: float) -> None:
+    """Wait until a session has written a generation, or for a while."""
+    end = time.time() + most_s
+    while time.time() < end:
+        flags = output.glob("results.zarr/*/history/done/c/*")
+        if any(flag.stat().st_mtime > since for flag in flags):
+            return
+        time.sleep(0.01)
+
+
 def main(path: Path, folder: Path, kills: int, seed: int) -> dict[str, object]:
     """Return how many sessions were killed, what that cost, and whether every result agreed."""
     warm(path)
@@ -80,7 +90,11 @@ def main(path: Path, folder: Path, kills: int, seed: int) -> dict[str, object]:
         started = time.time()
         # the last session of each round is left alone
         if killed < kills:
-            time.sleep(rng.random() * min(0.6 * whole_s, 2.5))
+            if rng.random() < 0.7:  # once it has written something, else at any moment
+                wait_for_writing(cut, started, whole_s)
+                time.sleep(rng.random() * 0.3)
+            else:
+                time.sleep(rng.random() * min(0.6 * whole_s, 2.5))
             os.kill(process, signal.SIGKILL)
         _, code = os.waitpid(process, 0)
         if os.WIFSIGNALED(code):
