@@ -319,11 +319,13 @@ def _check(X: FloatArray, space: DeepflowSpace) -> None:
 def product_flop(workload: Workload) -> tuple[float, float]:
     """Return the operations of an iteration's matrix products, all devices, and its samples.
 
-    Splitting rounds shares up, so that no strategy does fewer. Of a transformer nothing is proven:
-    0 operations.
+    Splitting rounds shares up, so that no strategy does fewer. A transformer's are those of the
+    uncut model, recomputed ones included; a last micro-batch counts for the samples it has.
     """
     if isinstance(workload, Transformer):
-        return 0.0, workload.samples
+        layers = workload.cut(1).layers
+        once = sum(w.count * (w.forward.tensor_flops + w.backward.tensor_flops) for w in layers)
+        return once * workload.batch_size / workload.microbatch, workload.samples
     if isinstance(workload, Gemm):
         return 2.0 * workload.m * workload.k * workload.n, 1.0
     w, d = workload, workload.layer_size
