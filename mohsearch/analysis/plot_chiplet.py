@@ -49,8 +49,7 @@ def plot_partition(
     InputError
         If the design is no partition, or of another graph.
     """
-    if not {"chips", "links", "labels"} <= set(design):
-        raise InputError("this design is no partition (no chips, links or labels)")
+    _require_partition(design)
     if graph is not None and graph.n != len(design["labels"]):
         raise InputError(f"the graph has {graph.n} ops, the design {len(design['labels'])}")
     figure = style.new_figure(12.0, 7.0 if graph is not None else 4.6)
@@ -203,18 +202,25 @@ def _number_size(count: int) -> float:
     return float(np.clip(190 / max(count, 1), 5.5, 10))
 
 
+def _require_partition(design: Mapping[str, Any]) -> None:
+    if not {"chips", "links", "labels"} <= set(design):
+        raise InputError("this design is no partition (no chips, links or labels)")
+
+
 def partition_facts(design: Mapping[str, Any]) -> Sequence[str]:
     """Return the heading's parts: chips used, interval, and how it compares with the heuristics.
 
     Examples
     --------
-    >>> partition_facts({"chips": [{}], "metrics": {"interval_s": 2e-6},
+    >>> partition_facts({"chips": [{}], "links": [], "labels": [0],
+    ...                  "metrics": {"interval_s": 2e-6},
     ...                  "baselines_interval_s": {"equal-time": 3e-6}})
-    ['1 chips', 'interval 2.000 µs', '1.50x equal-time']
+    ['1 chip', 'interval 2.000 µs', '1.50x equal-time']
     """
+    _require_partition(design)
     interval = float(design["metrics"]["interval_s"])
     scale = scale_for([interval], "s")
-    facts = [f"{len(design['chips'])} chips", f"interval {scale.quantity(interval)}"]
+    facts = [count_text(len(design["chips"]), "chip"), f"interval {scale.quantity(interval)}"]
     for name, value in (design.get("baselines_interval_s") or {}).items():
         facts.append(f"{value / interval:.2f}x {name}")
     return facts

@@ -7,7 +7,7 @@ import pytest
 
 from mohsearch.analysis.correlation import matched_pairs
 from mohsearch.analysis.fronts import Front, Metric
-from mohsearch.analysis.plot_chiplet import chip_colours, op_places, plot_partition
+from mohsearch.analysis.plot_chiplet import chip_colours, op_places, partition_facts, plot_partition
 from mohsearch.analysis.plot_correlation import plot_correlation
 from mohsearch.analysis.plot_samples import plot_samples
 from mohsearch.analysis.results import History
@@ -165,5 +165,7 @@ def test_what_is_no_partition_is_not_drawn(partition):
     problem, design = partition
     with pytest.raises(InputError, match="no partition"):
         plot_partition({"instances": []})
+    with pytest.raises(InputError, match="no partition"):
+        partition_facts({"instances": [], "metrics": {"latency_s": 1.0}})
     with pytest.raises(InputError, match="39 ops"):
         plot_partition({**design, "labels": [0, 1]}, problem.task.graph)
