@@ -90,6 +90,7 @@ class ExhaustiveEngine(Engine):
 
     def ask(self, k: int) -> NDArray[Any]:
         """Return the ``k`` most promising genomes that are still open."""
+        self._look_ahead()
         chosen: list[IntArray] = []
         bounds = [np.empty((0, self.problem.n_obj))]
         missing = k
@@ -164,12 +165,12 @@ class ExhaustiveEngine(Engine):
         values: dict[str, dict[str, float | None]] = {"found": {}, "proven_value": {}, "gap": {}}
         for j, card in enumerate(self.problem.objective_cards):
             sign, best, least = self.problem.signs[j], float(found[j]), float(reach[j])
-            known = math.isfinite(best) and math.isfinite(least)
-            values["found"][card.name] = sign * best if math.isfinite(best) else None
-            values["proven_value"][card.name] = sign * least if math.isfinite(least) else None
-            distance = best - least if known else math.nan
-            gap = distance / abs(best) if known and best else (0.0 if distance == 0 else None)
-            values["gap"][card.name] = gap
+            known = math.isfinite(least)
+            values["found"][card.name] = float(sign * best) if math.isfinite(best) else None
+            values["proven_value"][card.name] = float(sign * least) if known else None
+            gap = (best - least) / abs(best) if best and known else math.inf
+            gap = 0.0 if known and best == least else gap
+            values["gap"][card.name] = gap if math.isfinite(gap) else None
         return values
 
     @property
@@ -186,6 +187,23 @@ class ExhaustiveEngine(Engine):
         lower = lower[ids]
         order = np.argsort(_promise(lower), kind="stable")
         return ids[order], lower[order]
+
+    def _look_ahead(self) -> None:
+        """Bound on until no genome left could stand before the best one that is ready.
+
+        Then only designs are evaluated that no proof can do without, but for the rest of a batch:
+        with a weak first tier, its order says little. For one objective, once a value is known.
+        """
+        if self.problem.n_obj > 1 or not self._tiers or not len(self._best):
+            return
+        while self._cursor < len(self._order):
+            front = min((float(lower[0, 0]) for _, lower in self._ready), default=math.inf)
+            if front <= self._lower[self._cursor, 0] or not self._refill():
+                break
+        if len(self._ready) > 1:
+            ids, lower = (np.concatenate(part) for part in zip(*self._ready, strict=True))
+            order = np.argsort(lower[:, 0], kind="stable")
+            self._ready = [(ids[order], lower[order])]
 
     def _refill(self) -> bool:
         """Take the next genomes through all tiers; False when none is left."""

@@ -198,6 +198,24 @@ def test_a_tolerance_is_not_called_optimal_and_its_bound_holds():
         assert (report["status"] == "optimal") == (report["gap"]["m0"] == 0)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_first_bound_that_says_nothing_costs_no_evaluation(seed):
+    problem = Lattice(seed, 1)
+    problem.g = np.full((9, 9, 9), -1.0)
+    (_, _), tight = problem.optimistic_tiers()
+    blunt = ("blunt", lambda X: {"m0": np.full(len(X), 99.0), "g": np.full(len(X), -1.0)})
+    problem.optimistic_tiers = lambda: [blunt, tight]
+    search = run(problem, "exhaustive", population=1)
+    best = -problem.true_front()[0, 0]
+    everything = np.indices((9, 9, 9)).reshape(3, -1).T
+    in_doubt = int((tight[1](everything)["m0"] >= best).sum())
+    report = search.engine.report()
+    assert (report["status"], report["found"]) == ("optimal", {"m0": best})
+    assert report["complete"]
+    assert len(search.archive) <= in_doubt + 1  # the first one finds a value to prune with
+    assert in_doubt < 100
+
+
 def test_a_space_without_a_feasible_design_is_proven_empty():
     problem = Lattice(0, 1)
     problem.g = np.ones((9, 9, 9))
