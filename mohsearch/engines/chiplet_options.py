@@ -73,6 +73,13 @@ class PolicyOptions(Card):
     sigma: Annotated[float, Field(gt=0)] = Field(
         default=0.5, description="Standard deviation of that distribution, in chips."
     )
+    temperature: Annotated[float, Field(gt=0)] = Field(
+        default=1.0,
+        description=(
+            "Divides all logits, prior included; above 1 a pre-trained policy draws more widely. "
+            "Pre-training itself is at 1."
+        ),
+    )
     learn: bool = Field(default=True, description="Whether to learn; off is the paper's zero-shot.")
     checkpoint: str | None = Field(
         default=None, description="File of a pre-trained policy to start from."

@@ -189,7 +189,7 @@ class PolicyTrainer:
             labels = torch.zeros(batch, inputs.n_ops, dtype=torch.int64)
             for _ in range(options.refinements):
                 logits = head_logits(self.network, embedded, state, prior.shape[1]) + prior
-                chance = torch.log_softmax(logits, dim=-1)
+                chance = torch.log_softmax(logits / options.temperature, dim=-1)
                 drawn = _draw(chance, self._rng)
                 states.append(state)
                 actions.append(drawn)
@@ -230,7 +230,7 @@ class PolicyTrainer:
         logits = (
             head_logits(self.network, embedded, rollouts.states[:, part], prior.shape[1]) + prior
         )
-        chance = torch.log_softmax(logits, dim=-1)
+        chance = torch.log_softmax(logits / options.temperature, dim=-1)
         actions = rollouts.actions[:, part]
         log_p = chance.gather(-1, actions[..., None])[..., 0]
         ratio = torch.exp(log_p - rollouts.log_p[:, part])

@@ -157,7 +157,8 @@ def pretrained(options: PolicyOptions) -> str:
     training, validation = _graphs(plan)
     graphs = [load_graph(name).digest() for name in (*training, *validation)]
     used = training_options(options)
-    digest = content_digest("chiplet policy", used.model_dump(mode="json"), graphs)
+    described = used.model_dump(mode="json", exclude={"temperature"})
+    digest = content_digest("chiplet policy", described, graphs)
     path = user_cache() / "chiplet_policies" / f"{digest[:24]}.npz"
     if not path.is_file():
         logger.info("pre-training a policy on %d graphs: %s", len(training), path)

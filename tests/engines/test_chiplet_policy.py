@@ -83,6 +83,25 @@ def test_an_untrained_policy_proposes_chips_as_the_prior_says(task, head):
     assert np.abs(labels.mean() - expected.mean()) < 0.1
 
 
+def test_temperature_spreads_the_proposals_and_one_changes_nothing(task):
+    def proposals(**options):
+        trainer, tensors, inputs = trainer_on(task, rollouts=100, sigma=0.4, **options)
+        return trainer.propose(tensors, inputs, None)
+
+    plain, same, hot = proposals(), proposals(temperature=1.0), proposals(temperature=4.0)
+    assert np.array_equal(plain.labels, same.labels)
+    assert hot.labels.std(axis=0).mean() > 1.5 * plain.labels.std(axis=0).mean()
+
+
+def test_learning_starts_at_the_probabilities_that_were_drawn_from_at_any_temperature(task):
+    """The ratio of the first step is one: nothing is clipped and the loss is the mean gain."""
+    trainer, tensors, inputs = trainer_on(task, temperature=3.0, entropy=0.0)
+    rollouts = trainer.propose(tensors, inputs, None)
+    gain = torch.arange(8.0)
+    loss = trainer._loss(tensors, rollouts, gain, torch.arange(8))
+    assert float(loss.detach()) == pytest.approx(-3.5, abs=1e-4)
+
+
 def test_without_a_prior_an_untrained_policy_proposes_all_chips_alike(task):
     trainer, tensors, inputs = trainer_on(task, rollouts=100, head="chips", prior="none")
     labels = trainer.propose(tensors, inputs, None).labels
@@ -214,6 +233,9 @@ def test_searches_that_fine_tune_differently_share_one_pretraining():
     plain = PolicyOptions(pretraining=PLAN)
     other = PolicyOptions(pretraining=PLAN, epochs=3, prior="incumbent", learning_rate=1e-4)
     assert training_options(plain) == training_options(other)
+    assert training_options(plain) == training_options(
+        PolicyOptions(pretraining=PLAN, temperature=2.5)
+    )
     assert training_options(plain) != training_options(PolicyOptions(pretraining=PLAN, sigma=1))
 
 
