@@ -253,7 +253,7 @@ def _attributes(
 
 
 class _Reporter:
-    """Tells progress now and then, with the best value of each objective so far."""
+    """Tells progress now and then, with the best feasible value of each objective so far."""
 
     def __init__(self, run_id: str, most: int, problem: SearchProblem, progress: Progress) -> None:
         self.best: dict[str, float] = {}
@@ -267,8 +267,9 @@ class _Reporter:
     def tell(self, generation: Generation, archive: Archive) -> None:
         """Take one generation in and report it, if the last report is a while ago."""
         metrics = archive.metrics
+        feasible = (archive.constraints(slice(self._seen, None)) <= 0.0).all(axis=1)
         for name, smaller in self._objectives:
-            self._improve(name, metrics[name][self._seen :], smaller)
+            self._improve(name, metrics[name][self._seen :][feasible], smaller)
         self._seen = len(archive)
         count, now = generation.number + 1, time.monotonic()
         if generation.replayed or (now - self._told_at < REPORT_S and count < self._most):

@@ -260,7 +260,7 @@ def test_progress_tells_what_happens(study, tmp_path):
     assert {"started", "generation"} <= set(kinds)
     last = [event for event in events if event.kind == "generation"][-1]
     assert (last.run_id, last.generation, last.generations, last.evaluations) == (RUN, 8, 8, 128)
-    best = open_results(tmp_path / "out")[RUN]["archive"]["profit_a"].values.max()
+    best = open_results(tmp_path / "out")[RUN]["front"]["profit_a"].values.max()
     assert last.best["profit_a"] == best
 
 
@@ -276,3 +276,15 @@ def test_the_status_of_a_study_not_begun_is_pending(study, tmp_path):
     outcome = resume_study(tmp_path / "out")
     assert [run.status for run in outcome.runs] == ["complete", "skipped"]
     assert len(plan_study(planned).runs) == 2
+
+
+def test_the_best_values_told_are_those_of_feasible_solutions(study, tmp_path):
+    events = []
+    run_study(study(), tmp_path / "out", progress=events.append)
+    told = [e for e in events if e.kind == "complete"][-1].best
+    node = open_results(tmp_path / "out")[RUN]
+    archive, evaluated = node["archive"], node["archive"]["profit_a"].notnull()
+    feasible = evaluated & (archive["excess_weight"] <= 0)
+    for name in ("profit_a", "profit_b"):
+        assert told[name] == float(archive[name].where(feasible).max())
+        assert told[name] < float(archive[name].where(evaluated).max())
