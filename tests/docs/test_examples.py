@@ -54,6 +54,14 @@ def test_links_to_files_lead_to_files_that_exist(page):
             assert ((DOCS / page).parent / target).exists(), target
 
 
+def test_the_page_of_claims_names_studies_that_exist_and_leaves_out_no_table_or_figure():
+    shelf = {path.stem for path in (DOCS.parent / "studies").glob("*.yaml")}
+    page = (DOCS / "guide" / "claims.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:moham|phaze|deepflow|chiplet)_\w+)`", page))
+    assert named <= shelf
+    assert {name for name in shelf if re.search(r"_(fig|table)\d+$", name)} <= named
+
+
 def test_the_yaml_of_the_guide_is_understood_as_written(tmp_path, monkeypatch):
     from mohsearch.core.catalog import Catalog
     from mohsearch.workloads.zoo import load_application
