@@ -198,7 +198,7 @@ KINDS = [
     Kind("partition", "p.json", ("evaluate", "chip-check", "g.json", "p.json", "--chips", "2"),
          as_json({"labels": [0, 0, 1]}), (("g.json", json.dumps(GRAPH)),)),
     Kind("crossflow", "x.yaml", ("evaluate", "crossflow", "x.yaml"),
-         text("system: V100\ngemm: {m: 64, k: 64, n: 64}\nstrategy: RC-2-4-d1-p1\n")),
+         text("system: V100\ngemm: {m: 64, k: 64, n: 64}\nstrategy: RC-1-1-d1-p1\n")),
     Kind("placement", "x.json", ("evaluate", "device-placement", "x.json"),
          first_case("evaluators/reference/phaze/placement_chains.json")),
     Kind("kernel", "x.csv", ("evaluate", "kernel", "x.csv"),
