@@ -28,6 +28,13 @@ def test_packages_on_an_organic_substrate_cost_what_the_source_says(node, expect
     assert cost == pytest.approx(expected, abs=0.006)
 
 
+def test_yield_and_dies_of_a_small_chip_equal_those_of_chiplet_actuary():
+    area, wafer = np.array(6.0), wafer_of(CARD, 14)
+    assert die_yield(area, wafer) == pytest.approx(0.9952, abs=5e-5)
+    assert int(dies_per_wafer(area, CARD)) == 9166
+    assert good_die_usd(area, wafer, CARD) == pytest.approx(0.437, abs=5e-4)
+
+
 def test_yield_falls_and_cost_per_area_rises_with_area():
     area = np.linspace(10.0, 850.0, 50)
     for node in (28, 12, 7, 3, 1.4):

@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from mohsearch.core.errors import InputError
 from mohsearch.evaluators.partition.bounds import interval_bounds, metric_bounds
 from mohsearch.evaluators.partition.chip_package import (
-    die_yield,
-    dies_per_wafer,
-    good_die_usd,
     load_chip_package,
     package_cost_usd,
 )
@@ -207,23 +203,3 @@ def test_package_costs_equal_those_of_chiplet_actuary(
     chips: int, area_mm2: float, process: str, published_usd: float
 ) -> None:
     assert package_cost_usd(chips, area_mm2, process) == pytest.approx(published_usd, abs=0.006)
-
-
-def test_yield_and_dies_of_a_small_chip_equal_those_of_chiplet_actuary() -> None:
-    assert die_yield(6, "14nm") == pytest.approx(0.9952, abs=5e-5)
-    assert int(dies_per_wafer(6)) == 9166
-    assert good_die_usd(6, "14nm") == pytest.approx(0.437, abs=5e-4)
-
-
-def test_wrong_requests_are_refused() -> None:
-    task = PartitionTask(load_graph("own_ae"), chips=2)
-    with pytest.raises(InputError, match="chips 0 to 1"):
-        evaluate_partitions(task, [[2] * 16])
-    with pytest.raises(InputError, match="shape"):
-        evaluate_partitions(task, [[0] * 15])
-    with pytest.raises(InputError, match="unknown fidelity"):
-        evaluate_partitions(task, [[0] * 16], "silicon")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="chips must be 1 to 64"):
-        PartitionTask(load_graph("own_ae"), chips=100)
-    with pytest.raises(InputError, match="unknown chip package 'mcm35'; did you mean 'mcm36'"):
-        load_chip_package("mcm35")
