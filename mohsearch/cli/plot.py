@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,30 @@ def _save(figure: Any, output: Path | None, folder: Path, name: str, part: str =
     if part:
         path = path.with_stem(f"{path.stem}-{Path(part).stem}")
     say(f"wrote {save(figure, path)}")
+
+
+def _solution(*words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option that picks a solution; ``words`` are what else it may be called."""
+    names = "".join(f"{word}, " for word in words)
+    return click.option(
+        "--solution",
+        default="knee",
+        show_default=True,
+        metavar="WHICH",
+        help=f"knee, {names}a metric's name (its best), or a number.",
+    )
+
+
+def _one_design(
+    folder: Path, runs: tuple[str, ...], solution: str
+) -> tuple[Any, int, Mapping[str, Any]]:
+    """Return the one run asked for, the number of a solution in it, and its design."""
+    from mohsearch.analysis.fronts import choose
+    from mohsearch.analysis.results import read_fronts
+
+    item = one_run(read_fronts(folder, runs))
+    index = choose(item, solution)
+    return item, index, item.designs[index] if item.designs else {}
 
 
 @plot.command(
@@ -89,32 +114,22 @@ def front(
 @FOLDER
 @_OUTPUT
 @RUN_OPTION
-@click.option(
-    "--solution",
-    default="knee",
-    show_default=True,
-    metavar="WHICH",
-    help="knee, fastest, least-energy, smallest, a metric's name (its best), or a number.",
-)
+@_solution("fastest", "least-energy", "smallest")
 @_TITLE
 def gantt(
     folder: Path, output: Path | None, runs: tuple[str, ...], solution: str, heading: str
 ) -> None:
     """Draw one design's schedule: rows are instances, bars layers, and each instance's area."""
-    from mohsearch.analysis.fronts import choose
     from mohsearch.analysis.plot_gantt import plot_gantt
     from mohsearch.analysis.quantities import scale_for
-    from mohsearch.analysis.results import read_fronts
 
-    item = one_run(read_fronts(folder, runs))
-    index = choose(item, solution)
+    item, index, design = _one_design(folder, runs, solution)
     figures = ", ".join(
         scale_for([item.values[n][index]], item.metric(n).unit).quantity(item.values[n][index])
         for n in item.objectives
     )
     word = "" if solution.isdigit() else f" ({solution.replace('-', ' ')})"
     title = heading or f"Solution {index}{word}: {figures}"
-    design = item.designs[index] if item.designs else {}
     _save(plot_gantt(design, heading=title, note=f"run {item.run}"), output, folder, "gantt.png")
 
 
@@ -191,27 +206,17 @@ def attainment(
 @FOLDER
 @_OUTPUT
 @RUN_OPTION
-@click.option(
-    "--solution",
-    default="knee",
-    show_default=True,
-    metavar="WHICH",
-    help="knee, a metric's name (its best), or a number.",
-)
+@_solution()
 @_TITLE
 def partition(
     folder: Path, output: Path | None, runs: tuple[str, ...], solution: str, heading: str
 ) -> None:
     """Draw one partition of a graph over chips: ops by chip, load per chip, traffic on the ring."""
-    from mohsearch.analysis.fronts import choose
     from mohsearch.analysis.plot_chiplet import partition_facts, plot_partition
-    from mohsearch.analysis.results import read_fronts
     from mohsearch.core.errors import InputError
     from mohsearch.workloads.op_graph_files import load_graph
 
-    item = one_run(read_fronts(folder, runs))
-    index = choose(item, solution)
-    design = item.designs[index] if item.designs else {}
+    item, _, design = _one_design(folder, runs, solution)
     try:
         graph, note = load_graph(str(item.attrs["workload"])), ""
     except InputError:
@@ -355,48 +360,21 @@ def scaling(folder: Path, output: Path | None, runs: tuple[str, ...], heading: s
 @FOLDER
 @_OUTPUT
 @RUN_OPTION
-@click.option(
-    "--solution",
-    default="knee",
-    show_default=True,
-    metavar="WHICH",
-    help="knee, a metric's name (its best), or a number.",
-)
+@_solution()
 @_TITLE
 def roofline(
     folder: Path, output: Path | None, runs: tuple[str, ...], solution: str, heading: str
 ) -> None:
     """Draw the roofline of one deepflow design with the kernels of an iteration on it."""
-    from mohsearch.analysis.fronts import choose
     from mohsearch.analysis.plot_roofline import plot_roofline
-    from mohsearch.analysis.results import read_fronts
 
-    item = one_run(read_fronts(folder, runs))
-    index = choose(item, solution)
-    design = item.designs[index] if item.designs else {}
+    item, index, design = _one_design(folder, runs, solution)
     title = heading or f"Roofline of solution {index}: {design.get('strategy', '')}".strip(": ")
     figure = plot_roofline(design, heading=title, note=f"run {item.run}")
     _save(figure, output, folder, "roofline.png")
 
 
 _MODEL = click.option("--model", help="One of the design's models. Default: the first.")
-_SOLUTION = click.option(
-    "--solution",
-    default="knee",
-    show_default=True,
-    metavar="WHICH",
-    help="knee, smallest, least-energy, a metric's name (its best), or a number.",
-)
-
-
-def _training_design(folder: Path, runs: tuple[str, ...], solution: str) -> tuple[Any, str]:
-    """Return one design of a run, and a note that names it."""
-    from mohsearch.analysis.fronts import choose
-    from mohsearch.analysis.results import read_fronts
-
-    item = one_run(read_fronts(folder, runs))
-    index = choose(item, solution)
-    return (item.designs[index] if item.designs else {}), f"run {item.run}, solution {index}"
 
 
 @plot.command(
@@ -405,7 +383,7 @@ def _training_design(folder: Path, runs: tuple[str, ...], solution: str) -> tupl
 @FOLDER
 @_OUTPUT
 @RUN_OPTION
-@_SOLUTION
+@_solution("smallest", "least-energy")
 @_MODEL
 @_TITLE
 def layer(
@@ -419,7 +397,8 @@ def layer(
     """Draw when the operators of a training accelerator's layer run: forward and backward pass."""
     from mohsearch.analysis.plot_phaze import plot_layer_schedule
 
-    design, note = _training_design(folder, runs, solution)
+    item, index, design = _one_design(folder, runs, solution)
+    note = f"run {item.run}, solution {index}"
     figure = plot_layer_schedule(design, model=model, heading=heading, note=note)
     _save(figure, output, folder, "layer.png")
 
@@ -428,7 +407,7 @@ def layer(
 @FOLDER
 @_OUTPUT
 @RUN_OPTION
-@_SOLUTION
+@_solution("smallest", "least-energy")
 @_MODEL
 @_TITLE
 def pipeline(
@@ -442,7 +421,8 @@ def pipeline(
     """Draw a training pipeline: its first microbatches, and the memory of every stage."""
     from mohsearch.analysis.plot_phaze import plot_pipeline
 
-    design, note = _training_design(folder, runs, solution)
+    item, index, design = _one_design(folder, runs, solution)
+    note = f"run {item.run}, solution {index}"
     figure = plot_pipeline(design, model=model, heading=heading, note=note)
     _save(figure, output, folder, "pipeline.png")
 
