@@ -301,7 +301,7 @@ def evaluate(
     devices = int(plan[1] * plan[2] * plan[9] * plan[10])
     where = np.atleast_2d(place_row(devices) if place is None else place)
     kind, row, table = problem_rows(workload, plan)
-    graphs = _graphs(workload, int(plan[10]))
+    graphs = graphs_of(workload, int(plan[10]))
     count = alloc.shape[0]
     chips = np.zeros((count, CHIP_COLUMNS))
     durations = np.zeros((count, len(DURATIONS)))
@@ -325,7 +325,8 @@ def problem_rows(workload: Workload, plan: FloatArray) -> tuple[int, FloatArray,
     return OPS, *workload.rows(plan)
 
 
-def _graphs(workload: Workload, stages: int) -> tuple[tuple, tuple]:  # type: ignore[type-arg]
+def graphs_of(workload: Workload, stages: int) -> tuple[tuple, tuple]:  # type: ignore[type-arg]
+    """Return the graphs of the forward and the backward pass over pipeline stages."""
     if isinstance(workload, Lstm):
         shape = (workload.seq_len, workload.num_layers, stages)
     else:
@@ -417,7 +418,7 @@ def evaluate_config(
         technology_row(config), allocation_row(config), config_overrides(config),
         config_place(config, scaled_links=scaled_links) if place is None else place, model_row,
         row, kind, table, options, drawn_exponents(),
-        *_graphs(workload, int(row[10])), chips[0], np.zeros(6), durations[0], log, results[0],
+        *graphs_of(workload, int(row[10])), chips[0], np.zeros(6), durations[0], log, results[0],
     )  # fmt: skip
     return _points(results, chips, durations, log[1 : int(log[0, 0]) + 1])
 

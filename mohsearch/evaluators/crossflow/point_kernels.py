@@ -15,12 +15,10 @@ from mohsearch.evaluators.crossflow.design_points import (
 from mohsearch.evaluators.crossflow.evaluate import (
     Lstm,
     Workload,
+    graphs_of,
     option_row,
     problem_rows,
     shared_row,
-)
-from mohsearch.evaluators.crossflow.evaluate import (
-    _graphs as graphs_of,
 )
 from mohsearch.evaluators.crossflow.kernels import (
     KIND_GEMM,
