@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from mohsearch.evaluators.partition.streams import shuffle, uniform
+from mohsearch.evaluators.partition.streams import take_order, uniform
 
 inner = njit(  # type: ignore[call-overload]
     cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False
@@ -119,12 +119,7 @@ def chain_rows(  # type: ignore[no-untyped-def]
     flat = np.ones(chips)
     for s in chosen:
         state[0] = seeds[s]
-        if len(orders):
-            order[:] = orders[s % len(orders)]
-        else:
-            for i in range(n):
-                order[i] = i
-            shuffle(order, state)
+        take_order(order, orders, s, state)
         low[:] = 0
         high[:] = chips - 1
         if fix:

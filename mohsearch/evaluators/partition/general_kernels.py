@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mohsearch.evaluators.partition.streams import shuffle, uniform
+from mohsearch.evaluators.partition.streams import take_order, uniform
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
@@ -480,12 +480,7 @@ def general_rows(  # type: ignore[no-untyped-def]
         for jump in jumps:
             for e in range(len(slack)):
                 network.slack[e] = min(slack[e], jump)
-            if len(orders):
-                order[:] = orders[s % len(orders)]
-            else:
-                for i in range(n):
-                    order[i] = i
-                shuffle(order, state)
+            take_order(order, orders, s, state)
             if not reset(search, network):
                 continue
             found = attempt(

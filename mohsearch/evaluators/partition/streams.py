@@ -38,3 +38,14 @@ def shuffle(order, state):  # type: ignore[no-untyped-def]
     for i in range(len(order) - 1, 0, -1):
         j = int(uniform(state) * (i + 1))
         order[i], order[j] = order[j], order[i]
+
+
+@njit(cache=True)
+def take_order(order, orders, row, state):  # type: ignore[no-untyped-def]
+    """Write the order that places a row: one of ``orders``, a random one where there are none."""
+    if len(orders):
+        order[:] = orders[row % len(orders)]
+        return
+    for i in range(len(order)):
+        order[i] = i
+    shuffle(order, state)
