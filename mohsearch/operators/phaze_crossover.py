@@ -19,7 +19,7 @@ from mohsearch.evaluators.training_grid import (
     WIDTH,
     TrainingGrid,
 )
-from mohsearch.operators.phaze_moves import SINGLE_STEPS
+from mohsearch.operators.phaze_moves import SINGLE_STEPS, one_way_to_train
 
 Integers = NDArray[np.int64]
 
@@ -107,9 +107,7 @@ class TrainingCrossover(Crossover):  # type: ignore[misc]
     @staticmethod
     def refusal(problem: Any) -> str | None:
         """Say why the operator cannot act on a problem; None where it can."""
-        if max(problem.grid.shape[MICROBATCH:]) > 1:
-            return None
-        return "microbatch, memory and recomputation have one value each"
+        return one_way_to_train(problem.grid)
 
     def _do(self, problem: Any, X: NDArray[Any], random_state: Any = None, **_: Any) -> Integers:
         children = np.array(X, dtype=np.int64)

@@ -179,15 +179,20 @@ class FillBudget(Mutation):  # type: ignore[misc]
         return children
 
 
+def one_way_to_train(grid: TrainingGrid) -> str | None:
+    """Say so where microbatch, memory and recomputation are given; None where one is free."""
+    if max(grid.shape[MICROBATCH:]) > 1:
+        return None
+    return "microbatch, memory and recomputation have one value each"
+
+
 class TrainingMutation(Mutation):  # type: ignore[misc]
     """Give the microbatch, the memory or the recomputation another value."""
 
     @staticmethod
     def refusal(problem: Any) -> str | None:
         """Say why the operator cannot act on a problem; None where it can."""
-        if max(problem.grid.shape[MICROBATCH:]) > 1:
-            return None
-        return "microbatch, memory and recomputation have one value each"
+        return one_way_to_train(problem.grid)
 
     def _do(self, problem: Any, X: NDArray[Any], random_state: Any = None, **_: Any) -> Integers:
         children = np.array(X, dtype=np.int64)
