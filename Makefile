@@ -10,7 +10,7 @@ STUDY ?= moham_arvr
 OUTPUT ?= results/$(STUDY)
 
 .DEFAULT_GOAL := help
-.PHONY: help study test test-all bench lint types docs check wheel clean
+.PHONY: help study test test-all bench lint types docs check wheel lock locked audit sbom clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,32 @@ check: lint types test ## all of the above
 wheel: $(VENV)/.dev ## build sdist and wheel into dist/
 	rm -rf build dist
 	$(BIN)/python -m build --outdir dist .
+
+$(VENV)/.supply: $(VENV)/.run
+	$(PIP_INSTALL) --editable '.[supply]'
+	@touch $@
+
+lock: $(VENV)/.supply ## renew requirements-dev.lock: every dependency, its version and its hashes
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+		--extra test --extra dev --custom-compile-command 'make lock' -o requirements-dev.lock setup.cfg
+
+locked: ## install for development exactly what requirements-dev.lock names
+	"$(PYTHON)" -m venv $(VENV)
+	$(PIP_INSTALL) --require-hashes --requirement requirements-dev.lock
+	$(PIP_INSTALL) --no-deps --editable .
+	@touch $(VENV)/.run $(VENV)/.test $(VENV)/.dev
+
+audit: $(VENV)/.supply ## known faults of the locked dependencies (asks PyPI)
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements-dev.lock
+
+sbom: $(VENV)/.supply ## bill of materials (CycloneDX) and licences of the locked dependencies into build/
+	@mkdir -p build
+	rm -rf build/locked
+	"$(PYTHON)" -m venv --without-pip build/locked
+	$(BIN)/uv pip install --quiet --python build/locked/bin/python --require-hashes -r requirements-dev.lock
+	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON -o build/sbom.json build/locked/bin/python
+	$(BIN)/pip-licenses --python build/locked/bin/python --format markdown --output-file build/licences.md
+	rm -rf build/locked
 
 clean: ## remove everything that was built
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache $(VENV)
