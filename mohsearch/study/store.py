@@ -78,9 +78,10 @@ class RunStore:
         self.group: Any = zarr.open_group(folder.run(run_id), mode="r+", zarr_format=3)
         history: Any = self.group["history"]
         archive: Any = self.group["archive"]
-        self._history, self._archive = history, archive
-        names = [n for n in archive.array_keys() if n != "genome"]
-        self.metric_names = tuple(sorted(names))
+        # opened once: opening costs as much as writing
+        self._history: dict[str, Any] = dict(history.arrays())
+        self._archive: dict[str, Any] = dict(archive.arrays())
+        self.metric_names = tuple(sorted(self._archive.keys() - {"genome"}))
         self._pending: list[Generation] = []
         self._written = 0
         self._distinct = 0
