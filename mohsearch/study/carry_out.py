@@ -16,8 +16,9 @@ from mohsearch.engines.archive import Archive
 from mohsearch.engines.driver import Generation, Search
 from mohsearch.engines.engine import FloatArray
 from mohsearch.problems.base import SearchProblem
-from mohsearch.study.evaluation import EvaluationFailed, Workers, attempt, going_on
+from mohsearch.study.evaluation import Workers
 from mohsearch.study.events import Progress, StudyEvent
+from mohsearch.study.failures import EvaluationFailed, WorkersLost, attempt, going_on
 from mohsearch.study.files import OutputFolder, locked
 from mohsearch.study.integrity import damage, salvage
 from mohsearch.study.objects import build_search, portfolio_of
@@ -114,7 +115,8 @@ def _search(
     workers: Workers | None,
 ) -> None:
     wall, cpu = time.perf_counter(), time.process_time()
-    search = build_search(study, run, problem)
+    folder.staging.mkdir(parents=True, exist_ok=True)
+    search = build_search(study, run, problem, folder.staging)
     search.evaluate = _evaluation(study, run, folder, problem, workers)
     store = _open(study, run, folder, problem, search, progress)
     recorded = store.recorded()
@@ -144,7 +146,7 @@ def _search(
     }
     store.complete(
         {
-            "digest": store.digest(search.archive, ids),
+            "digest": store.digest(ids),
             "provenance": json.dumps(used),
             "engine_report": json.dumps(search.engine.report()),
             "stopped": search.stopped or "",
@@ -184,6 +186,8 @@ def _evaluation(
         except EvaluationFailed as error:
             for genome, reason in error.failures:
                 record(genome, reason)
+            raise
+        except WorkersLost:
             raise
         except Exception:
             for row in rows:
@@ -266,10 +270,11 @@ class _Reporter:
 
     def tell(self, generation: Generation, archive: Archive) -> None:
         """Take one generation in and report it, if the last report is a while ago."""
-        metrics = archive.metrics
-        feasible = (archive.constraints(slice(self._seen, None)) <= 0.0).all(axis=1)
+        fresh = slice(self._seen, None)
+        metrics = archive.metrics_of(fresh)
+        feasible = (archive.constraints(fresh) <= 0.0).all(axis=1)
         for name, smaller in self._objectives:
-            self._improve(name, metrics[name][self._seen :][feasible], smaller)
+            self._improve(name, metrics[name][feasible], smaller)
         self._seen = len(archive)
         count, now = generation.number + 1, time.monotonic()
         if generation.replayed or (now - self._told_at < REPORT_S and count < self._most):

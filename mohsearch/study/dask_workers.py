@@ -7,7 +7,11 @@ the cluster is started is Dask's affair: by hand (``dask scheduler``, ``dask wor
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+import hashlib
+import pickle
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 import numpy as np
@@ -15,11 +19,15 @@ from numpy.typing import NDArray
 
 from mohsearch.core.errors import InputError
 from mohsearch.core.optional import require
-from mohsearch.study.evaluation import Recipe, Workers, evaluate_chunk
+from mohsearch.study.evaluation import Workers
+from mohsearch.study.evaluation_process import TRIES, Outcome, Recipe, RowEvaluator
+from mohsearch.study.failures import WorkersLost
 
 CONNECT_S = 20.0
-DEATHS = 2
-"""A chunk is handed to another worker this often when its worker dies."""
+NO_WORKER_S = 120.0
+"""How long to wait for a worker to come (back) to a cluster that has none."""
+
+LOOK_S = 5.0
 
 
 def scheduler_of(executor: str) -> str | None:
@@ -47,17 +55,35 @@ def scheduler_of(executor: str) -> str | None:
 
 
 class DaskWorkers(Workers):
-    """The workers of a Dask cluster."""
+    """The workers of a Dask cluster.
+
+    A worker lends its thread and its machine; genomes are evaluated in a process beside it, so that
+    one that dies or outlasts its limit costs the worker nothing.
+
+    Parameters
+    ----------
+    count
+        Workers of the cluster that is started here.
+    address
+        Scheduler of a cluster that runs; None starts one on this machine, reachable from this
+        machine only and without dashboard.
+
+    Raises
+    ------
+    InputError
+        If no scheduler answers.
+    """
 
     def __init__(self, recipe: Recipe, count: int, *, address: str | None) -> None:
         distributed = require("distributed", "dask")
-        dask = require("dask", "dask")
-        # a worker that comes back asks for nothing that was computed before it went
-        dask.config.set({"distributed.scheduler.allowed-failures": DEATHS})
         self._cluster: Any = None
         if address is None:
             self._cluster = distributed.LocalCluster(
-                n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None
+                host="127.0.0.1",
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
             )
         try:
             self._client = distributed.Client(
@@ -67,33 +93,90 @@ class DaskWorkers(Workers):
             raise InputError(f"no Dask scheduler answers at {address}") from error
         threads = sum(self._client.nthreads().values())
         super().__init__(recipe, max(1, threads))
-        self._tasks: dict[Future[Any], Any] = {}
+        self._recipe_bytes = pickle.dumps(recipe, protocol=5)
+        self._idle_since: float | None = None
 
-    def submit(self, rows: NDArray[Any]) -> Future[Any]:
+    def submit(self, rows: NDArray[Any]) -> Future[Outcome]:
         """Give some rows to the cluster."""
-        task = self._client.submit(evaluate_chunk, self.recipe, np.array(rows), pure=False)
-        future: Future[Any] = Future()
-        self._tasks[future] = task
-        task.add_done_callback(lambda done: self._settle(future, done))
+        future: Future[Outcome] = Future()
+        self._send(np.ascontiguousarray(rows), future, 1)
         return future
 
-    def _settle(self, future: Future[Any], task: Any) -> None:
-        self._tasks.pop(future, None)
-        if future.done():
+    def _send(self, rows: NDArray[Any], future: Future[Outcome], tries: int) -> None:
+        task = self._client.submit(evaluate_rows, self._recipe_bytes, rows, pure=False)
+        future.task = task  # type: ignore[attr-defined]  # Dask drops work that nobody refers to
+        task.add_done_callback(lambda done: self._settle(done, rows, future, tries))
+
+    def _settle(self, task: Any, rows: NDArray[Any], future: Future[Outcome], tries: int) -> None:
+        """Hand a result over; send the rows again where the cluster lost them."""
+        if future.cancelled() or future.done():
             return
         if task.status == "finished":
             future.set_result(task.result())
-        elif task.status == "error":
-            future.set_exception(task.exception())
+            return
+        error = task.exception() if task.status == "error" else None
+        lost = error is None or type(error).__name__ == "KilledWorker"
+        if lost and tries < TRIES and self._client.status == "running":
+            self._send(rows, future, tries + 1)
+        elif lost:
+            why = "its workers died" if error is not None else f"its task is {task.status}"
+            future.set_exception(WorkersLost(f"the Dask cluster lost an evaluation: {why}"))
         else:
-            future.set_exception(RuntimeError(f"the cluster gave it up ({task.status})"))
+            future.set_exception(error)
 
-    def renew(self) -> bool:
-        """Do nothing: Dask replaces dead workers itself, and hands their work to others."""
-        return False
+    def wait(self, futures: set[Future[Outcome]]) -> set[Future[Outcome]]:
+        """Wait as everyone does, but not for a cluster without workers or scheduler.
+
+        Raises
+        ------
+        WorkersLost
+            If the cluster has had no worker for :data:`NO_WORKER_S`.
+        """
+        while not (done := wait(futures, timeout=LOOK_S, return_when=FIRST_COMPLETED).done):
+            if self._client.status == "running" and self._client.nthreads():
+                self._idle_since = None
+                continue
+            now = time.monotonic()
+            self._idle_since = now if self._idle_since is None else self._idle_since
+            if now - self._idle_since > NO_WORKER_S:
+                raise WorkersLost(f"the Dask cluster has had no worker for {NO_WORKER_S:g} s")
+        self._idle_since = None
+        return done
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
+        if self._cluster is None and self._client.status == "running":
+            self._client.run(end_processes, on_error="ignore")
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+
+
+# What follows runs in the workers of the cluster.
+
+_idle: dict[str, list[RowEvaluator]] = {}
+_guard = threading.Lock()
+
+
+def evaluate_rows(recipe_bytes: bytes, rows: NDArray[Any]) -> Outcome:
+    """Evaluate genomes in a process beside this worker; one for each of its threads."""
+    key = hashlib.blake2b(recipe_bytes, digest_size=16).hexdigest()
+    with _guard:
+        free = _idle.setdefault(key, [])
+        evaluator = free.pop() if free else None
+    if evaluator is None:
+        evaluator = RowEvaluator(pickle.loads(recipe_bytes))
+    try:
+        return evaluator.evaluate(rows)
+    finally:
+        with _guard:
+            _idle.setdefault(key, []).append(evaluator)
+
+
+def end_processes() -> None:
+    """End the processes beside this worker that have nothing to do."""
+    with _guard:
+        idle = [evaluator for group in _idle.values() for evaluator in group]
+        _idle.clear()
+    for evaluator in idle:
+        evaluator.close()

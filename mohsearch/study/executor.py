@@ -15,7 +15,8 @@ from mohsearch.core.digest import content_digest
 from mohsearch.core.processes import follow_parent
 from mohsearch.problems.base import SearchProblem
 from mohsearch.study.carry_out import RunOutcome, carry_out, note_failure
-from mohsearch.study.evaluation import LocalWorkers, Recipe, Workers
+from mohsearch.study.evaluation import LocalWorkers, Workers
+from mohsearch.study.evaluation_process import Recipe
 from mohsearch.study.events import Progress, StudyEvent
 from mohsearch.study.files import OutputFolder
 from mohsearch.study.objects import build_problem

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -9,14 +11,10 @@ import pytest
 from mohsearch.core.errors import InputError
 from mohsearch.study import run_study
 from mohsearch.study.dask_workers import scheduler_of
-from mohsearch.study.evaluation import (
-    WORST,
-    EvaluationFailed,
-    LocalWorkers,
-    Recipe,
-    going_on,
-)
+from mohsearch.study.evaluation import LocalWorkers
+from mohsearch.study.evaluation_process import Recipe
 from mohsearch.study.executor import start_workers
+from mohsearch.study.failures import WORST, EvaluationFailed, WorkersLost, going_on
 from mohsearch.study.objects import build_problem
 from mohsearch.study.plan import plan_study
 
@@ -57,9 +55,8 @@ def begin():
         workers.close()
 
 
-@pytest.mark.parametrize("kind", ["evaluations", pytest.param("dask", marks=pytest.mark.slow)])
-def test_workers_find_the_poisoned_genomes_and_evaluate_all_others(recipe, begin, kind):
-    made, problem = recipe(kind, poison="raise")
+def test_workers_find_the_poisoned_genomes_and_evaluate_all_others(recipe, begin):
+    made, problem = recipe(poison="raise")
     rows = np.random.default_rng(1).integers(0, 2, (24, problem.n_var))
     rows[5] = rows[17] = 1
     workers = begin(made, 2)
@@ -80,14 +77,8 @@ def test_workers_find_the_poisoned_genomes_and_evaluate_all_others(recipe, begin
         ("hang", "longer than its limit", 1.0),
     ],
 )
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["evaluations", "dask"])
-def test_a_genome_that_kills_hangs_or_is_no_number_is_named(
-    recipe, begin, kind, poison, reason, limit_s
-):
-    if (kind, poison) == ("dask", "hang"):
-        pytest.skip("Dask takes minutes to hand the genome from one ended worker to the next")
-    made, problem = recipe(kind, limit_s, poison=poison)
+def test_a_genome_that_kills_hangs_or_is_no_number_is_named(recipe, begin, poison, reason, limit_s):
+    made, problem = recipe(limit_s=limit_s, poison=poison)
     rows = np.random.default_rng(1).integers(0, 2, (6, problem.n_var))
     rows[4] = 1
     workers = begin(made, 2)
@@ -125,40 +116,86 @@ def test_a_genome_given_up_has_the_worst_values_there_are(recipe):
     assert [why for _, why in given_up] == ["RuntimeError: poisoned"]
 
 
-def test_a_study_is_the_same_however_many_workers_evaluate(study, tmp_path, content_of):
-    run_study(study(), tmp_path / "here")
-    divided = study(executor={"kind": "evaluations"})
-    run_study(divided, tmp_path / "two", workers=2)
-    assert content_of(tmp_path / "two") == content_of(tmp_path / "here")
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [
+        ("runs", 2),
+        ("evaluations", 1),
+        ("evaluations", 4),
+        pytest.param("runs", 4, marks=pytest.mark.slow),
+        pytest.param("evaluations", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_study_is_the_same_however_many_workers_evaluate(
+    study, tmp_path, content_of, kind, workers
+):
+    run_study(study(seeds=2), tmp_path / "here")
+    divided = study(seeds=2, executor={"kind": kind})
+    run_study(divided, tmp_path / "there", workers=workers)
+    assert content_of(tmp_path / "there") == content_of(tmp_path / "here")
 
 
-@pytest.mark.slow
-def test_a_study_on_a_dask_cluster_survives_the_death_of_a_worker(study, tmp_path, content_of):
-    from distributed import LocalCluster
+def test_others_are_evaluated_once_where_one_genome_fails(recipe, begin):
+    made, problem = recipe(poison="raise")
+    rows = np.random.default_rng(1).integers(0, 2, (24, problem.n_var))
+    rows[5] = 1
+    workers = begin(made, 2)
+    sent, given_up = [], []
+    evaluate = going_on(
+        lambda X: sent.append(len(X)) or workers.metrics(X),
+        problem,
+        lambda x, why: given_up.append(x.tolist()),
+    )
+    metrics = evaluate(rows)
+    assert sent == [24]
+    assert given_up == [rows[5].tolist()]
+    expected = problem.compute(rows)
+    good = np.arange(24) != 5
+    for name, column in metrics.items():
+        assert np.array_equal(column[good], expected[name][good])
+        assert abs(column[5]) == WORST
 
-    run_study(study(), tmp_path / "here")
-    problems = [{"name": "exact", "options": {"delay_s": 0.05}}]
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        address = cluster.scheduler_address.removeprefix("tcp://")
-        killed = []
 
-        def kill_one(event):
-            if event.kind == "generation" and not killed:
-                killed.append(next(iter(cluster.workers.values())).pid)
-                os.kill(killed[0], 9)
+def test_a_killed_process_is_replaced_and_its_genomes_are_evaluated(recipe, begin):
+    made, problem = recipe(delay_s=0.2)
+    rows = np.random.default_rng(1).integers(0, 2, (16, problem.n_var))
+    workers = begin(made, 2)
+    workers.metrics(rows[:4])
+    killed = workers.pids()[0]
+    killer = threading.Timer(0.3, os.kill, (killed, signal.SIGKILL))
+    killer.start()
+    metrics = workers.metrics(rows)
+    assert killed not in workers.pids()
+    expected = problem.compute(rows)
+    assert all(np.array_equal(metrics[name], expected[name]) for name in expected)
 
-        remote = study(problems=problems, executor={"kind": f"dask://{address}"})
-        assert run_study(remote, tmp_path / "far", progress=kill_one).exit_code == 0
-    assert killed
-    far, here = (next(iter(content_of(tmp_path / p).values()))[2] for p in ("far", "here"))
-    assert far == here
+
+def test_workers_that_die_before_they_have_the_problem_end_the_run_and_blame_no_genome(
+    recipe, begin, rows, monkeypatch
+):
+    made, problem = recipe()
+    monkeypatch.setattr("mohsearch.study.evaluation_process._CODE", "raise SystemExit(3)")
+    workers = begin(made, 1)
+    with pytest.raises(WorkersLost, match="dies before it has built the problem"):
+        workers.metrics(rows[:, : problem.n_var])
+
+
+def test_processes_end_with_whoever_started_them(recipe, begin):
+    made, problem = recipe()
+    workers = begin(made, 1)
+    workers.metrics(np.zeros((2, problem.n_var), int))
+    (pid,) = workers.pids()
+    evaluator = workers._evaluators[0]
+    evaluator._connection.close()  # what the end of this process would do
+    assert evaluator._process.wait(timeout=30) == 0
+    assert pid
 
 
 def test_a_worker_with_another_problem_refuses_to_work(recipe, rows):
     made, problem = recipe()
     other = LocalWorkers(Recipe(made.study, made.key, None, "another"), 1)
     try:
-        with pytest.raises(Exception, match="differs from the study's"):
+        with pytest.raises(WorkersLost, match="differs from the study's"):
             other.metrics(rows[:, : problem.n_var])
     finally:
         other.close()
