@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,10 @@ from numpy.typing import NDArray
 
 from mohsearch.engines.duplicates import GenomeIndex, as_genomes, genome_dtype
 from mohsearch.engines.engine import FloatArray, IntArray, Searchable
+from mohsearch.engines.spool import SpooledRows
+
+FRONT_BLOCK = 4096
+"""The front is brought up to date after at least so many new genomes."""
 
 
 class Archive:
@@ -21,31 +26,50 @@ class Archive:
         Gives the gene bounds and the names of metrics and constraints.
     capacity
         Genomes to make room for; more are taken too.
+    scratch
+        Folder for a nameless file that takes older genomes and metrics, so that some 30 bytes of
+        memory a genome remain (see :class:`~mohsearch.engines.duplicates.GenomeIndex`); without
+        one, everything stays in memory.
     """
 
-    def __init__(self, problem: Searchable, capacity: int = 256) -> None:
+    def __init__(
+        self, problem: Searchable, capacity: int = 256, scratch: Path | None = None
+    ) -> None:
         self.dtype = genome_dtype(problem.xl, problem.xu, problem.vtype)
         self.index = GenomeIndex(self.dtype)
         card = problem.card
         self.metric_names = tuple(m.name for m in (*card.metrics, *card.constraints))
-        self._objectives = tuple(m.name for m in problem.objective_cards)
-        self._constraints = tuple(m.name for m in card.constraints)
+        places = {name: place for place, name in enumerate(self.metric_names)}
+        self._objectives = [places[m.name] for m in problem.objective_cards]
+        self._constraints = [places[m.name] for m in card.constraints]
         self._signs = np.asarray(problem.signs, dtype=np.float64)
-        self._genomes = np.empty((capacity, problem.n_var), dtype=self.dtype)
-        self._metrics = {name: np.empty(capacity) for name in self.metric_names}
+        self._genomes = SpooledRows(problem.n_var, self.dtype, capacity, scratch)
+        width = len(self.metric_names)
+        self._metrics = SpooledRows(width, np.dtype(np.float64), capacity, scratch)
+        self._front = np.empty(0, dtype=np.int64)
+        self._in_front = 0
 
     def __len__(self) -> int:
         return len(self.index)
 
     @property
     def genomes(self) -> NDArray[Any]:
-        """All genomes, shape (n, n_var)."""
-        return self._genomes[: len(self)]
+        """All genomes, shape (n, n_var); read from the scratch file if there is one."""
+        return self.genomes_of(slice(None))
 
     @property
     def metrics(self) -> dict[str, FloatArray]:
-        """Every metric and constraint of all genomes, each of shape (n,)."""
-        return {name: column[: len(self)] for name, column in self._metrics.items()}
+        """Every metric and constraint of all genomes, each of shape (n,); read as the genomes."""
+        return self.metrics_of(slice(None))
+
+    def genomes_of(self, ids: IntArray | slice) -> NDArray[Any]:
+        """Return some genomes, shape (n, n_var)."""
+        return self._genomes.take(ids)
+
+    def metrics_of(self, ids: IntArray | slice) -> dict[str, FloatArray]:
+        """Return every metric and constraint of some genomes, each of the shape of ``ids``."""
+        rows = self._metrics.take(ids)
+        return {name: rows[..., place] for place, name in enumerate(self.metric_names)}
 
     def unseen(self, keys: Sequence[bytes]) -> list[int]:
         """Return the positions in ``keys`` of genomes not yet held, the first of equal ones."""
@@ -59,18 +83,19 @@ class Archive:
         self, X: NDArray[Any], metrics: Mapping[str, FloatArray], keys: Sequence[bytes]
     ) -> None:
         """Add genomes that are distinct and new, with all their metrics and digests."""
-        start, stop = len(self), len(self) + len(X)
-        if stop > len(self._genomes):
-            size = max(stop, 2 * len(self._genomes))
-            self._genomes = _grown(self._genomes, size)
-            self._metrics = {name: _grown(c, size) for name, c in self._metrics.items()}
-        self._genomes[start:stop] = as_genomes(X, self.dtype)
-        for name in self.metric_names:
-            self._metrics[name][start:stop] = metrics[name]
+        stop = len(self) + len(X)
+        rows = as_genomes(X, self.dtype)
+        values = np.empty((len(X), len(self.metric_names)))
+        for place, name in enumerate(self.metric_names):
+            values[:, place] = metrics[name]
+        self._genomes.append(rows)
+        self._metrics.append(values)
         for key in keys:
             self.index.add(key)
         if len(self) != stop:
             raise ValueError("genomes to append must be distinct and new")
+        if stop - self._in_front >= max(FRONT_BLOCK, len(self._front)):
+            self._update_front()
 
     def ids(self, keys: Sequence[bytes]) -> IntArray:
         """Return the number of each genome, -1 where it is not held."""
@@ -78,21 +103,25 @@ class Archive:
 
     def objectives(self, ids: IntArray | slice = slice(None)) -> FloatArray:
         """Return the minimised objective matrix of some genomes, shape (n, n_obj)."""
-        columns = [self._metrics[name][: len(self)][ids] for name in self._objectives]
-        return np.column_stack(columns) * self._signs
+        return np.ascontiguousarray(self._metrics.take(ids)[:, self._objectives]) * self._signs
 
     def constraints(self, ids: IntArray | slice = slice(None)) -> FloatArray:
         """Return the constraint matrix of some genomes, shape (n, n_constraints)."""
-        columns = [self._metrics[name][: len(self)][ids] for name in self._constraints]
-        count = len(self.genomes[ids])
-        return np.column_stack(columns) if columns else np.empty((count, 0))
+        return np.ascontiguousarray(self._metrics.take(ids)[:, self._constraints])
 
     def front(self) -> IntArray:
         """Return the non-dominated feasible genomes, ascending in the first objective.
 
         Of genomes with equal objective vectors the first evaluated stands for all.
         """
-        return self.front_of(np.arange(len(self), dtype=np.int64))
+        self._update_front()
+        return self._front.copy()
+
+    def _update_front(self) -> None:
+        """Bring the front up to the newest genome: what was dominated before stays so."""
+        fresh = np.arange(self._in_front, len(self), dtype=np.int64)
+        self._front = self.front_of(np.concatenate([self._front, fresh]))
+        self._in_front = len(self)
 
     def front_of(self, ids: IntArray) -> IntArray:
         """Return the non-dominated feasible ones among the genomes ``ids`` (see :meth:`front`)."""
@@ -108,9 +137,3 @@ class Archive:
         chosen = moocore.is_nondominated(F, keep_weakly=False)
         ids, F = ids[chosen], F[chosen]
         return ids[np.lexsort(F.T[::-1])]
-
-
-def _grown(array: NDArray[Any], size: int) -> NDArray[Any]:
-    grown = np.empty((size, *array.shape[1:]), dtype=array.dtype)
-    grown[: len(array)] = array
-    return grown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,13 @@ class Generation:
     cpu_s: float
 
 
+class Rows(Protocol):
+    """What slices of rows can be taken from: an array, or one that is read as needed."""
+
+    def __getitem__(self, rows: slice, /) -> NDArray[Any]:
+        """Return some consecutive rows."""
+
+
 @dataclass(frozen=True)
 class Recorded:
     """What an interrupted search left: complete generations and the genomes they evaluated.
@@ -74,17 +81,17 @@ class Recorded:
     Attributes
     ----------
     genomes
-        Shape (n, n_var), in the order of evaluation.
+        Shape (n, n_var), in the order of evaluation; slices of it are asked for in turn.
     metrics
-        Every metric and constraint, each of shape (n,).
+        Every metric and constraint, each of shape (n,), likewise.
     evaluations, distinct
         Ledger of each complete generation.
     wall_s, cpu_s
         Seconds until the last of them.
     """
 
-    genomes: NDArray[Any]
-    metrics: Mapping[str, FloatArray]
+    genomes: Rows
+    metrics: Mapping[str, Rows]
     evaluations: IntArray
     distinct: IntArray
     wall_s: float

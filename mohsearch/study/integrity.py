@@ -173,27 +173,60 @@ def _damaged_generation(group: Any) -> str | None:
         stop = int(ledger["distinct"][-1]) if count else 0
         if not np.isfinite(ledger["wall_s"]).all() or not np.isfinite(ledger["cpu_s"]).all():
             return "the ledger has gaps"
-        columns = {n: np.asarray(archive[n][:stop]) for n in archive.array_keys()}
-        genomes = columns.pop("genome")
-        population = np.asarray(history["archive_index"][:count])
-        start = 0
-        for g in range(count):
-            end = int(ledger["distinct"][g])
-            counts = (int(ledger["evaluations"][g]), end)
-            fresh = {name: column[start:end] for name, column in columns.items()}
-            found = generation_checksum(genomes[start:end], fresh, population[g], counts)
-            if found != int(ledger["checksum"][g]):
-                return f"generation {g} is not what was written"
-            start = end
-        for name, column in columns.items():
-            stored = np.asarray(history[name][:count])
-            ids = np.where(population >= 0, population, 0)
-            expected = np.where(population >= 0, column[ids] if stop else np.nan, np.nan)
-            if not np.array_equal(stored, expected, equal_nan=True):
+        wrong = _wrong_generation(history, archive, ledger)
+        if wrong is not None:
+            return wrong
+        for name in archive.array_keys():
+            if name != "genome" and not _repeated_rightly(
+                archive[name][:stop], history, name, count
+            ):
                 return f"history/{name} is not what was written"
     except _READING as error:
         return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     return None
+
+
+_BLOCK_ROWS = 2**16
+"""Individuals of so many generations are read at once."""
+
+
+def _generation_blocks(history: Any, count: int) -> Iterator[slice]:
+    array = history["archive_index"]
+    chunk = int(array.chunks[0])
+    step = chunk * max(1, _BLOCK_ROWS // (chunk * int(array.shape[1])))
+    return (slice(g, min(g + step, count)) for g in range(0, count, step))
+
+
+def _wrong_generation(history: Any, archive: Any, ledger: Mapping[str, Any]) -> str | None:
+    """Compare the generations with their digests, some at a time; return what is wrong."""
+    names = [name for name in archive.array_keys() if name != "genome"]
+    start = 0
+    for block in _generation_blocks(history, len(ledger["distinct"])):
+        population = np.asarray(history["archive_index"][block])
+        first, last = start, int(ledger["distinct"][block.stop - 1])
+        genomes = np.asarray(archive["genome"][first:last])
+        columns = {name: np.asarray(archive[name][first:last]) for name in names}
+        for row, g in zip(population, range(block.start, block.stop), strict=True):
+            end = int(ledger["distinct"][g])
+            own = slice(start - first, end - first)
+            fresh = {name: column[own] for name, column in columns.items()}
+            counts = (int(ledger["evaluations"][g]), end)
+            if generation_checksum(genomes[own], fresh, row, counts) != int(ledger["checksum"][g]):
+                return f"generation {g} is not what was written"
+            start = end
+    return None
+
+
+def _repeated_rightly(stored: Any, history: Any, name: str, count: int) -> bool:
+    """Tell whether the history of a metric has the archive's values of its populations."""
+    column = np.asarray(stored)
+    for block in _generation_blocks(history, count):
+        ids = np.asarray(history["archive_index"][block])
+        values = column[np.maximum(ids, 0)] if len(column) else np.nan
+        expected = np.where(ids >= 0, values, np.nan)
+        if not np.array_equal(np.asarray(history[name][block]), expected, equal_nan=True):
+            return False
+    return True
 
 
 def salvage(

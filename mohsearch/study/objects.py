@@ -109,11 +109,17 @@ def check_search(study: Study, run: PlannedRun, problem: SearchProblem) -> None:
         raise InputError(error.message, source=str(study.source), field=field) from error
 
 
-def build_search(study: Study, run: PlannedRun, problem: SearchProblem) -> Search:
-    """Build the search that carries a run out, before its first generation."""
+def build_search(
+    study: Study, run: PlannedRun, problem: SearchProblem, scratch: Path | None = None
+) -> Search:
+    """Build the search that carries a run out, before its first generation.
+
+    ``scratch`` is a folder for what need not stay in memory (see
+    :class:`~mohsearch.engines.archive.Archive`).
+    """
     engine_class: type[Engine] = ENGINES.load(run.engine.engine)
     budget = budget_of(study.spec)
-    archive = Archive(problem, min(budget.evaluations, MAX_RESERVED))
+    archive = Archive(problem, min(budget.evaluations, MAX_RESERVED), scratch)
     engine = make_engine(
         engine_class,
         problem,

@@ -10,7 +10,9 @@ says how other damage is noticed.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -41,6 +43,9 @@ FLUSH_SHARE = 0.05
 _CODECS = (ZstdCodec(), Crc32cCodec())
 
 CHUNK_BYTES = 2**20
+BLOCK_BYTES = 2**22
+"""Stored arrays are read again in blocks of about this size."""
+
 HISTORY_CHUNK = 64
 DESIGN_CHUNK = 64
 
@@ -124,10 +129,9 @@ class RunStore:
             return None
         ledger = {name: np.asarray(self._history[name][:count]) for name in LEDGER}
         self._written, self._distinct = count, int(ledger["distinct"][-1])
-        stop = self._distinct
         return Recorded(
-            genomes=np.asarray(self._archive["genome"][:stop]),
-            metrics={name: np.asarray(self._archive[name][:stop]) for name in self.metric_names},
+            genomes=InBlocks(self._archive["genome"]),
+            metrics={name: InBlocks(self._archive[name]) for name in self.metric_names},
             evaluations=ledger["evaluations"],
             distinct=ledger["distinct"],
             wall_s=float(ledger["wall_s"][-1]),
@@ -149,9 +153,9 @@ class RunStore:
         start, stop = self._written, self._written + len(self._pending)
         first, last = self._distinct, self._pending[-1].distinct
         if last > first:
-            self._archive["genome"][first:last] = archive.genomes[first:last]
-            for name in self.metric_names:
-                self._archive[name][first:last] = archive.metrics[name][first:last]
+            self._archive["genome"][first:last] = archive.genomes_of(slice(first, last))
+            for name, values in archive.metrics_of(slice(first, last)).items():
+                self._archive[name][first:last] = values
         self._write_history(start, stop, archive)
         self._history["done"][start:stop] = True
         self._written, self._distinct = stop, last
@@ -166,9 +170,8 @@ class RunStore:
             members = generation.population[:width]
             ids[row, : len(members)] = members
         self._history["archive_index"][start:stop] = ids
-        for name in self.metric_names:
-            values = np.where(ids >= 0, archive.metrics[name][ids], np.nan)
-            self._history[name][start:stop] = values
+        for name, values in archive.metrics_of(np.maximum(ids, 0)).items():
+            self._history[name][start:stop] = np.where(ids >= 0, values, np.nan)
         for name in LEDGER:
             if name == "checksum":
                 column: list[float] = self._checksums(ids, archive)
@@ -181,9 +184,10 @@ class RunStore:
         first = self._distinct
         for row, generation in zip(ids, self._pending, strict=True):
             last = generation.distinct
-            fresh = {name: archive.metrics[name][first:last] for name in self.metric_names}
             counts = (generation.evaluations, last)
-            found.append(generation_checksum(archive.genomes[first:last], fresh, row, counts))
+            genomes = archive.genomes_of(slice(first, last))
+            fresh = archive.metrics_of(slice(first, last))
+            found.append(generation_checksum(genomes, fresh, row, counts))
             first = last
         return found
 
@@ -199,9 +203,10 @@ class RunStore:
         final
             Archive numbers of the final population.
         """
+        genomes, metrics = archive.genomes_of(ids), archive.metrics_of(ids)
         designs = [
-            json.dumps(problem.decode(archive.genomes[i]), separators=(",", ":"), allow_nan=False)
-            for i in ids
+            json.dumps(problem.decode(genome), separators=(",", ":"), allow_nan=False)
+            for genome in genomes
         ]
         target = self.folder.run(self.run_id) / "front"
         members = np.isin(ids, final)
@@ -210,11 +215,11 @@ class RunStore:
             group.attrs["in_final_population"] = int(members.sum())
             group.attrs["note"] = "non-dominated among all evaluated genomes"
             for name, attributes in metric_attributes(problem).items():
-                _put(group, name, archive.metrics[name][ids], ("solution",), attributes)
+                _put(group, name, metrics[name], ("solution",), attributes)
             _put(
                 group,
                 "genome",
-                archive.genomes[ids].reshape(len(ids), problem.n_var),
+                genomes.reshape(len(ids), problem.n_var),
                 ("solution", "gene"),
                 {"long_name": "decision variables"},
             )
@@ -228,13 +233,16 @@ class RunStore:
             )
             _put_designs(group, designs)
 
-    def digest(self, archive: Archive, ids: NDArray[np.int64]) -> str:
-        """Return the content hash of what was found: archive, history, ledger and front."""
-        history = {
-            name: np.asarray(self._history[name][:])
-            for name in (*self.metric_names, "archive_index", "evaluations", "distinct")
-        }
-        return content_digest(archive.genomes, archive.metrics, history, ids)
+    def digest(self, ids: NDArray[np.int64]) -> str:
+        """Return the content hash of what was found: archive, history, ledger and front.
+
+        Everything is read back from disk, in blocks.
+        """
+        genomes = _content(self._archive["genome"], self._distinct)
+        metrics = {n: _content(self._archive[n], self._distinct) for n in self.metric_names}
+        names = (*self.metric_names, "archive_index", "evaluations", "distinct")
+        history = {name: _content(self._history[name]) for name in names}
+        return content_digest(genomes, metrics, history, ids)
 
     def complete(self, attributes: Mapping[str, Any]) -> None:
         """Mark the run as complete; nothing is written after this."""
@@ -248,6 +256,43 @@ class RunStore:
     def _set(self, attributes: Mapping[str, Any]) -> None:
         """Change attributes, all in one step."""
         self.group.update_attributes(sealed({**self.group.attrs, **attributes}))
+
+
+class InBlocks:
+    """Consecutive rows of a stored array, read many at a time and handed out a few at a time."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self._step = _rows_per_block(array)
+        self._start = 0
+        self._block = np.empty((0, *array.shape[1:]), dtype=array.dtype)
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        first, last = rows.start or 0, len(self._array) if rows.stop is None else rows.stop
+        start = self._start
+        if first < start or last > start + len(self._block):
+            self._start = start = first
+            self._block = np.asarray(self._array[first : max(last, first + self._step)])
+        return self._block[first - start : last - start]
+
+
+def _rows_per_block(array: Any) -> int:
+    """Return how many rows of a stored array to read at once: some chunks, a few MiB."""
+    chunk = int(array.chunks[0])
+    row_bytes = max(1, int(array.dtype.itemsize) * math.prod(array.shape[1:]))
+    return chunk * max(1, int(BLOCK_BYTES // (chunk * row_bytes)))
+
+
+def _content(array: Any, count: int | None = None) -> dict[str, Any]:
+    """Return what :func:`content_digest` makes of the first rows of an array, read in blocks."""
+    count = array.shape[0] if count is None else count
+    hashed = hashlib.sha256()
+    step = _rows_per_block(array)
+    for start in range(0, count, step):
+        block = np.ascontiguousarray(array[start : min(start + step, count)])
+        hashed.update(block.tobytes())
+    shape = [count, *array.shape[1:]]
+    return {"dtype": array.dtype.str, "shape": shape, "sha256": hashed.hexdigest()}
 
 
 def record_failure(
