@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pymoo.core.evaluator import Evaluator
 from pymoo.core.population import Population
-from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
 
 from mohsearch.core.errors import InputError
 from mohsearch.core.seeds import generator
+from mohsearch.engines.array_mating import on_arrays
 from mohsearch.engines.directions import reference_directions
 from mohsearch.engines.duplicates import SeenElimination
 from mohsearch.engines.engine import Capabilities, Engine, FloatArray
+from mohsearch.engines.rows import genomes, population_of, set_values
 from mohsearch.engines.sampling import fresh_samples
 
 MATING_ROUNDS = 20
@@ -32,22 +32,6 @@ _CLASSES = {
     "ga": "pymoo.algorithms.soo.nonconvex.ga:GA",
 }
 _REFERENCE_DIRECTIONS = {"nsga3", "unsga3", "moead"}
-
-
-class _Told(Problem):  # type: ignore[misc]  # pymoo ships no types
-    """Values worked out elsewhere, in the form that pymoo's evaluator asks for.
-
-    pymoo's own ``StaticProblem`` copies the whole problem deeply each time it is made.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(
-            n_var=problem.n_var, n_obj=problem.n_obj, n_ieq_constr=problem.n_ieq_constr
-        )
-        self.values: dict[str, FloatArray] = {}
-
-    def _evaluate(self, X: NDArray[Any], out: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        out.update(self.values)
 
 
 class PymooEngine(Engine):
@@ -104,7 +88,6 @@ class PymooEngine(Engine):
         self._filter = SeenElimination(self.seen)
         self._algorithm = self._make_algorithm()
         self._asked: Any = None
-        self._told = _Told(self.problem)
 
     def _make_algorithm(self) -> Any:
         module, _, name = _CLASSES[self.algorithm].partition(":")
@@ -126,6 +109,9 @@ class PymooEngine(Engine):
         seed = int(generator(self.seed, "pymoo", self.algorithm).integers(2**31))
         algorithm.setup(self.problem, seed=seed, termination=NoTermination())
         algorithm.mating.n_max_iterations = MATING_ROUNDS
+        algorithm.mating = on_arrays(algorithm.mating)
+        # the best of each generation, which pymoo would look for only to print it
+        algorithm._set_optimum = lambda: None
         return algorithm
 
     def ask(self, k: int) -> NDArray[Any]:
@@ -141,33 +127,35 @@ class PymooEngine(Engine):
             count = min(self._immigrants.count(self.population_size), k - 1)
         algorithm.n_offsprings = k - count
         bred = algorithm.ask()
-        bred = Population.empty() if bred is None else bred[:k]
+        bred = Population.empty() if bred is None else bred if len(bred) <= k else bred[:k]
         if count:
             bred = self._filled_up(bred, min(k, len(bred) + count), self._immigrants.sampling)
         self._asked = self._filled_up(bred, k, self.portfolio.sampling)
-        return np.asarray(self._asked.get("X")) if len(self._asked) else self._no_rows()
+        return genomes(self._asked) if len(self._asked) else self._no_rows()
 
     def _filled_up(self, bred: Any, k: int, sampling: Any) -> Any:
         """Return ``bred`` with fresh samples up to ``k``."""
         if len(bred) >= k:
             return bred
-        taken = set(self.seen.keys(bred.get("X"))) if len(bred) else set()
+        taken = set(self.seen.keys(genomes(bred))) if len(bred) else set()
         rows = fresh_samples(self.problem, sampling, k - len(bred), self._rng, self.seen, taken)
         if not len(rows):
             return bred
-        fresh = Population.new("X", rows)
+        fresh = population_of(rows)
         return Population.merge(bred, fresh) if len(bred) else fresh
 
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Hand the values to the algorithm, which selects its next population."""
-        self._told.values = {"F": F, "G": G} if G.shape[1] else {"F": F}
-        Evaluator().eval(self._told, self._asked)
+        set_values(self._asked, F, G)
         self._algorithm.tell(infills=self._asked)
 
     def population(self) -> NDArray[Any]:
         """Return the algorithm's current population."""
         population = self._algorithm.pop
-        return np.asarray(population.get("X")) if len(population) else self._no_rows()
+        if not len(population):
+            return self._no_rows()
+        # moead changes its population in place
+        return np.asarray(population.get("X")) if self.algorithm == "moead" else genomes(population)
 
     def _no_rows(self) -> NDArray[Any]:
         return np.empty((0, self.problem.n_var), dtype=self.seen.dtype)

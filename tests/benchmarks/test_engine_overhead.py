@@ -108,22 +108,23 @@ def plain_pymoo(filtered, generations=GENERATIONS):
 
 
 def test_nsga2_at_paper_scale_with_a_thousand_genes(benchmark):
-    """250 x 300, trivial evaluation: our driver round pymoo beside pymoo alone."""
+    """250 x 300, trivial evaluation: our driver round pymoo beside pymoo called directly."""
     ours("pymoo", 5), ours("array", 5), plain_pymoo(True, 5)
-    alone = cpu_seconds(lambda: plain_pymoo(True))
-    own_filter = cpu_seconds(lambda: plain_pymoo(False))
+    plain = cpu_seconds(lambda: plain_pymoo(False))
+    filtered = cpu_seconds(lambda: plain_pymoo(True))
     array = cpu_seconds(lambda: ours("array"))
     driven = benchmark.pedantic(lambda: cpu_seconds(lambda: ours("pymoo")), rounds=1)
     print(
         f"\nNSGA-II {POPULATION} x {GENERATIONS}, {GENES} genes, CPU seconds: "
-        f"pymoo alone {own_filter:.2f}, with our duplicate filter {alone:.2f}, "
-        f"through our driver {driven:.2f} ({driven / alone - 1:+.0%}), "
-        f"array engine {array:.2f} ({array / alone:.2f} of pymoo)"
+        f"pymoo called directly {plain:.2f}, with our duplicate filter {filtered:.2f}; "
+        f"through our driver {driven:.2f} ({driven / filtered - 1:+.0%} over the latter), "
+        f"array engine {array:.2f} ({array / filtered - 1:+.0%})"
     )
     benchmark.extra_info.update(
-        pymoo_alone_s=own_filter, pymoo_filtered_s=alone, driven_s=driven, array_s=array
+        pymoo_alone_s=plain, pymoo_filtered_s=filtered, driven_s=driven, array_s=array
     )
-    assert array < own_filter
+    assert array < filtered
+    assert driven <= 1.05 * filtered
 
 
 def test_replay_of_a_whole_search(benchmark):
