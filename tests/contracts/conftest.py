@@ -22,6 +22,7 @@ SMALL_INSTANCES = {
         },
     },
     "moham": {"workload": "tiny", "options": {}},
+    "parallelism": {"workload": "korth_t5_3", "options": {}},
     "phaze": {
         "workload": "bert-base",
         "options": {

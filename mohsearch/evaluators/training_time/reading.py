@@ -93,16 +93,38 @@ def read_training_cases(path: Path) -> TrainingCases:
     InputError
         Naming row and column of what is wrong.
     """
-    return _Reader(path).cases(read_records(path))
+    return training_cases(read_records(path), path)
+
+
+def training_cases(
+    records: Sequence[Mapping[str, str]], source: Path, catalog: Catalog | None = None
+) -> TrainingCases:
+    """Return the cases of some records.
+
+    Parameters
+    ----------
+    records
+        Rows by column, as :func:`mohsearch.core.tables.read_records` returns them.
+    source
+        Where they stand, for messages.
+    catalog
+        Where models and clusters are looked up (default: around the source).
+
+    Raises
+    ------
+    InputError
+        Naming row and column of what is wrong.
+    """
+    return _Reader(source, catalog or Catalog.around(source)).cases(records)
 
 
 class _Reader:
     """Turns rows into runs, one error at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, catalog: Catalog) -> None:
         self.path = path
         self.models: dict[str, ModelConfig] = {}
-        self.catalog = Catalog.around(path)
+        self.catalog = catalog
         self.known = {n: load_cluster(n, self.catalog) for n in cluster_names(self.catalog)}
         self.clusters = dict(self.known)
 
