@@ -99,8 +99,10 @@ def plain(value: Any) -> Any:
     return value
 
 
-def open_tree(folder: Path) -> xr.DataTree:
+def open_tree(folder: Path, *, only: str = "") -> xr.DataTree:
     """Open the results tree of a study's output folder, lazily.
+
+    ``only="front"`` opens the fronts alone.
 
     Raises
     ------
@@ -109,7 +111,7 @@ def open_tree(folder: Path) -> xr.DataTree:
     """
     from mohsearch.study.results import open_results
 
-    return open_results(results_path(folder).parent)
+    return open_results(results_path(folder).parent, only=only)
 
 
 def run_names(tree: xr.DataTree) -> list[str]:
@@ -239,7 +241,7 @@ def read_fronts(
     InputError
         If there is no result, no such run, or no run has a front yet.
     """
-    tree = open_tree(folder)
+    tree = open_tree(folder, only="front")
     names = select_runs(run_names(tree), patterns)
     ready = [name for name in names if "front" in tree[name].children]
     if not ready:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class SpooledRows:
         self._held = np.empty((max(1, capacity), width), dtype=self._dtype)
         self._first = 0
         self._count = 0
-        self._file: Any = None
+        self._file = -1
 
     def __len__(self) -> int:
         return self._count
@@ -76,9 +77,10 @@ class SpooledRows:
             self._spill(held)
             held = self._count - self._first
         if held + len(rows) > len(self._held):
-            grown = np.empty(
-                (max(held + len(rows), 2 * len(self._held)), self._width), dtype=self._dtype
-            )
+            size = 2 * len(self._held)
+            if self._scratch is not None:
+                size = min(size, 2 * self._window)
+            grown = np.empty((max(held + len(rows), size), self._width), dtype=self._dtype)
             grown[:held] = self._held[:held]
             self._held = grown
         self._held[held : held + len(rows)] = rows
@@ -112,21 +114,23 @@ class SpooledRows:
     def _spill(self, held: int) -> None:
         """Move all but the newest window of rows to the file."""
         moved = max(0, held - self._window)
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._scratch, buffering=0)
+        if self._file < 0:
+            with tempfile.TemporaryFile(dir=self._scratch) as nameless:
+                self._file = os.dup(nameless.fileno())
+            weakref.finalize(self, os.close, self._file)
         block = memoryview(self._held[:moved].tobytes())
         start = self._first * self._row_bytes
         while block:
-            written = os.pwrite(self._file.fileno(), block, start)
+            written = os.pwrite(self._file, block, start)
             block, start = block[written:], start + written
         self._held[: held - moved] = self._held[moved:held].copy()
         self._first += moved
 
     def _read(self, start: int, count: int) -> NDArray[Any]:
         size, place = count * self._row_bytes, start * self._row_bytes
-        content = os.pread(self._file.fileno(), size, place)
+        content = os.pread(self._file, size, place)
         while len(content) < size:  # the system reads at most 2 GiB at once
-            more = os.pread(self._file.fileno(), size - len(content), place + len(content))
+            more = os.pread(self._file, size - len(content), place + len(content))
             if not more:
                 raise OSError(f"scratch file ends at row {start}")
             content += more

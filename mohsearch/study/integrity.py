@@ -113,7 +113,9 @@ def write_manifest(folder: OutputFolder, run_id: str, *, complete: bool) -> None
     write_json(folder.manifest(run_id), sealed(content))
 
 
-def damage(folder: OutputFolder, run_id: str, *, thorough: bool = True) -> str | None:
+def damage(
+    folder: OutputFolder, run_id: str, *, thorough: bool = True, only: str = ""
+) -> str | None:
     """Return what is wrong with a stored run, None if nothing is.
 
     Parameters
@@ -121,7 +123,10 @@ def damage(folder: OutputFolder, run_id: str, *, thorough: bool = True) -> str |
     thorough
         Compare the content of all files of a complete run, and read all generations of another.
         Without, metadata are compared, and presence and size of all other files.
+    only
+        Be thorough with this group of a complete run alone (``front``), which is all that is read.
     """
+    thorough = thorough and not only
     root = folder.run(run_id)
     if not root.exists():
         return None
@@ -151,7 +156,8 @@ def damage(folder: OutputFolder, run_id: str, *, thorough: bool = True) -> str |
         path = root / name
         if not path.is_file() or path.stat().st_size != size:
             return f"{name} is missing or has another size"
-        if (thorough or path.name == _METADATA) and _sha256(path) != digest:
+        read = thorough or path.name == _METADATA or bool(only and name.startswith(f"{only}/"))
+        if read and _sha256(path) != digest:
             return f"{name} has changed"
     if thorough and attributes.get("status") != "complete":
         return _damaged_generation(group)

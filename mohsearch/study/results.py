@@ -137,8 +137,11 @@ def _memory_bytes(folder: OutputFolder, run_id: str, attributes: Mapping[str, An
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def open_results(output: str | Path) -> xr.DataTree:
+def open_results(output: str | Path, *, only: str = "") -> xr.DataTree:
     """Open the results in an output folder as one lazy tree of labelled arrays.
+
+    With ``only="front"``, complete runs have the fronts alone, which takes the same time however
+    long the study was.
 
     The same as ``xarray.open_datatree(output / "results.zarr", engine="zarr",
     consolidated=False)``.
@@ -153,15 +156,38 @@ def open_results(output: str | Path) -> xr.DataTree:
     folder = OutputFolder(output)
     if not (folder.results / "zarr.json").is_file():
         raise InputError("holds no results", source=folder.root)
-    check_results(folder)
+    check_results(folder, only=only)
     try:
+        if only:
+            return _tree_of(folder, only)
         return xr.open_datatree(folder.results, engine="zarr", consolidated=False)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"not readable as results: {error}", source=folder.results) from error
 
 
-def check_results(folder: OutputFolder) -> int:
+def _tree_of(folder: OutputFolder, group: str) -> xr.DataTree:
+    """Return a tree with one group of every run that has it; runs without it are bare."""
+    import xarray as xr
+    import zarr
+
+    root = zarr.open_group(folder.results, mode="r", zarr_format=3)
+    found = {"/": xr.Dataset(attrs=dict(root.attrs))}
+    for name in _runs(folder):
+        path = folder.results / name
+        found[f"/{name}"] = xr.Dataset(attrs=run_attributes(path))
+        if (path / group / "zarr.json").is_file():
+            found[f"/{name}/{group}"] = xr.open_zarr(path / group, consolidated=False, chunks=None)
+    return xr.DataTree.from_dict(found)
+
+
+def _runs(folder: OutputFolder) -> list[str]:
+    return [path.name for path in sorted(folder.results.iterdir()) if path.is_dir()]
+
+
+def check_results(folder: OutputFolder, *, only: str = "") -> int:
     """Compare every run with the digests of what was written; return how many there are.
+
+    ``only`` as in :func:`open_results`.
 
     Raises
     ------
@@ -170,9 +196,9 @@ def check_results(folder: OutputFolder) -> int:
     """
     if not folder.results.is_dir():
         raise InputError("holds no results", source=folder.root)
-    runs = [path.name for path in sorted(folder.results.iterdir()) if path.is_dir()]
+    runs = _runs(folder)
     for name in runs:
-        broken = damage(folder, name)
+        broken = damage(folder, name, only=only)
         if broken is not None and not broken.startswith("an early version"):
             raise DamagedRunError(name, broken, folder)
     return len(runs)
