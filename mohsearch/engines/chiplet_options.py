@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mohsearch.core.cards import Card
 
 Count = Annotated[int, Field(ge=1)]
+Chips = Annotated[int, Field(ge=2, le=64)]
 
 
 class PretrainingOptions(Card):
@@ -23,11 +24,19 @@ class PretrainingOptions(Card):
         default=(), description="Graphs on which the checkpoint is chosen, without learning."
     )
     package: str = Field(default="mcm36", description="Package card.")
-    chips: Annotated[int, Field(ge=2, le=64)] = Field(default=8, description="Chips available.")
+    chips: Annotated[tuple[Chips, ...], Field(min_length=1)] = Field(
+        default=(8,), description="Chips available; of several numbers, each with every graph."
+    )
     samples: Count = Field(default=20_000, description="Partitions evaluated in training, in all.")
     epochs: Count = Field(default=10, description="Passes over the rollouts of an update.")
+    minibatches: Count = Field(default=4, description="Minibatches of an update.")
     checkpoints: Count = Field(default=10, description="Checkpoints to choose from.")
     seed: int = Field(default=0, ge=0, description="Seed of the training.")
+
+    @field_validator("chips", mode="before")
+    @classmethod
+    def _one_number(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, int) else value
 
     @model_validator(mode="after")
     def _has_graphs(self) -> PretrainingOptions:
@@ -49,13 +58,21 @@ class PolicyOptions(Card):
     )
     minibatches: Count = Field(default=4, description="Minibatches of an update.")
     epochs: Count = Field(default=10, description="Passes over the rollouts of an update.")
-    learning_rate: Annotated[float, Field(gt=0)] = Field(default=3e-4, description="Adam's.")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(default=1e-3, description="Adam's.")
     clip: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.2, description="Clipping of an op's probability ratio."
     )
     entropy: Annotated[float, Field(ge=0)] = Field(
-        default=1e-3, description="Weight of the entropy bonus."
+        default=1e-2, description="Weight of the entropy bonus."
     )
+    imitation: Annotated[float, Field(ge=0)] = Field(
+        default=1.0,
+        description=(
+            "Weight of self-imitation: the likelihood of the best partitions so far, as repaired. "
+            "At 0 the policy learns as in the paper, by PPO alone."
+        ),
+    )
+    elites: Count = Field(default=10, description="Partitions that are imitated.")
     head: Literal["offsets", "chips"] = Field(
         default="offsets",
         description=(
@@ -71,7 +88,7 @@ class PolicyOptions(Card):
         ),
     )
     sigma: Annotated[float, Field(gt=0)] = Field(
-        default=0.5, description="Standard deviation of that distribution, in chips."
+        default=0.3, description="Standard deviation of that distribution, in chips."
     )
     temperature: Annotated[float, Field(gt=0)] = Field(
         default=1.0,
@@ -82,7 +99,10 @@ class PolicyOptions(Card):
     )
     learn: bool = Field(default=True, description="Whether to learn; off is the paper's zero-shot.")
     checkpoint: str | None = Field(
-        default=None, description="File of a pre-trained policy to start from."
+        default=None,
+        description=(
+            "Pre-trained policy to start from: a file, or a name on the shelf evaluators/policies."
+        ),
     )
     pretraining: PretrainingOptions | None = Field(
         default=None,

@@ -1,7 +1,8 @@
 """The learned partitioner: a GraphSAGE network, a policy head and PPO. The one door to torch.
 
-Paper: section 4.1; Hamilton et al. 2017 (GraphSAGE), Schulman et al. 2017 (PPO). Everything runs in
-one thread on the CPU: small matrices gain nothing from more, and results repeat.
+Paper: section 4.1; Hamilton et al. 2017 (GraphSAGE), Schulman et al. 2017 (PPO), Oh et al. 2018
+(self-imitation). Everything runs in one thread on the CPU: small matrices gain nothing from more,
+and results repeat.
 """
 
 from __future__ import annotations
@@ -132,15 +133,33 @@ def head_logits(network: Any, embedded: Any, state: Any, actions: int) -> Any:
 class Rollouts:
     """A batch of proposals: states and actions of every refinement, and where they stand.
 
-    ``states`` (T, batch, n_ops, STATE), ``actions`` and ``log_p`` (T, batch, n_ops), ``prior``
-    (n_ops, actions), ``labels`` int64 (batch, n_ops).
+    The first refinement sees no labels, so its state is blank for all: ``states`` has those of the
+    later ones, (T - 1, batch, n_ops, STATE). ``actions`` and ``log_p`` (T, batch, n_ops), ``prior``
+    (n_ops, actions), ``base`` int64 (n_ops,), the chip of action 0, and ``labels`` int64
+    (batch, n_ops).
     """
 
     states: Any
     actions: Any
     log_p: Any
     prior: Any
+    base: Any
     labels: NDArray[np.int64]
+
+
+@dataclass
+class _Lesson:
+    """What an update works on: rollouts, their advantage (batch,), and what to imitate.
+
+    ``elites`` are actions (k, n_ops), ``within`` (k, n_ops) is 1 where such an action exists, and
+    ``turn`` (batch,) says which one each rollout imitates.
+    """
+
+    rollouts: Rollouts
+    advantage: Any
+    elites: Any = None
+    within: Any = None
+    turn: Any = None
 
 
 class PolicyTrainer:
@@ -183,70 +202,111 @@ class PolicyTrainer:
         base, prior = _actions(options, middle, chips)
         anchor = torch.from_numpy(np.asarray(middle, dtype=np.float32))
         states, actions, log_p = [], [], []
-        state = torch.zeros(batch, inputs.n_ops, STATE)
         with single_thread(), torch.no_grad():
             embedded = embed(self.network, graph)
+            state = torch.zeros(1, inputs.n_ops, STATE)
             labels = torch.zeros(batch, inputs.n_ops, dtype=torch.int64)
-            for _ in range(options.refinements):
-                logits = head_logits(self.network, embedded, state, prior.shape[1]) + prior
-                chance = torch.log_softmax(logits / options.temperature, dim=-1)
-                drawn = _draw(chance, self._rng)
-                states.append(state)
+            for turn in range(options.refinements):
+                chance = self._chance(embedded, state, prior)
+                drawn = _draw(chance.expand(batch, -1, -1), self._rng)
                 actions.append(drawn)
-                log_p.append(chance.gather(-1, drawn[..., None])[..., 0])
+                log_p.append(_taken(chance, drawn))
                 labels = (base + drawn).clamp(0, chips - 1)
-                state = _state(graph, labels, anchor, chips)
+                if turn + 1 < options.refinements:
+                    state = _state(graph, labels, anchor, chips)
+                    states.append(state)
         return Rollouts(
-            torch.stack(states), torch.stack(actions), torch.stack(log_p), prior, labels.numpy()
-        )
+            torch.stack(states) if states else torch.zeros(0, batch, inputs.n_ops, STATE),
+            torch.stack(actions), torch.stack(log_p), prior, base, labels.numpy(),
+        )  # fmt: skip
 
-    def learn(self, graph: GraphTensors, rollouts: Rollouts, reward: NDArray[np.float64]) -> None:
+    def _chance(self, embedded: Any, state: Any, prior: Any) -> Any:
+        """Return logarithms of probabilities (..., n_ops, actions)."""
+        logits = head_logits(self.network, embedded, state, prior.shape[1]) + prior
+        logits = logits / self.options.temperature
+        return logits - logits.logsumexp(-1, keepdim=True)
+
+    def learn(
+        self,
+        graph: GraphTensors,
+        rollouts: Rollouts,
+        reward: NDArray[np.float64],
+        elites: NDArray[np.int64] | None = None,
+    ) -> None:
         """Take PPO steps; rewards (batch,) are normalised within the batch.
 
         The probability ratio is clipped for each op alone and averaged: the ratio of the whole
         proposal, a product over thousands of ops, would always be clipped.
+
+        Parameters
+        ----------
+        elites
+            Valid partitions (k, n_ops) to imitate: their likelihood under the policy is raised too,
+            by the weight ``imitation``. A reward shared by all ops says little of any one of them;
+            a good partition says what each should do.
         """
         torch, options = load_torch(), self.options
         spread = float(reward.std())
-        if spread == 0.0:
+        imitates = elites is not None and len(elites) > 0 and options.imitation > 0
+        if spread == 0.0 and not imitates:
             return
-        advantage = torch.from_numpy(((reward - reward.mean()) / spread).astype(np.float32))
-        count = len(reward)
-        size = -(-count // options.minibatches)
+        advantage = (reward - reward.mean()) / (spread or 1.0)
+        lesson = _Lesson(rollouts, torch.from_numpy(advantage.astype(np.float32)))
+        if imitates:
+            wanted = torch.from_numpy(np.asarray(elites, dtype=np.int64)) - rollouts.base
+            most = rollouts.prior.shape[1] - 1
+            lesson.elites = wanted.clamp(0, most)
+            lesson.within = (lesson.elites == wanted).to(torch.float32)
+            lesson.turn = torch.randint(len(wanted), (len(reward),), generator=self._rng)
+        size = -(-len(reward) // options.minibatches)
         with single_thread():
             for _ in range(options.epochs):
-                order = torch.randperm(count, generator=self._rng)
+                order = torch.randperm(len(reward), generator=self._rng)
                 for part in order.split(size):
-                    loss = self._loss(graph, rollouts, advantage, part)
+                    loss = self._loss(graph, lesson, part)
                     self._optimizer.zero_grad()
                     loss.backward()
                     torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
                     self._optimizer.step()
 
-    def _loss(self, graph: GraphTensors, rollouts: Rollouts, advantage: Any, part: Any) -> Any:
-        torch, options = load_torch(), self.options
+    def _loss(self, graph: GraphTensors, lesson: _Lesson, part: Any) -> Any:
+        """Return the loss of a minibatch, the mean over the refinements."""
+        rollouts, options = lesson.rollouts, self.options
         embedded = embed(self.network, graph)
-        prior = rollouts.prior
-        logits = (
-            head_logits(self.network, embedded, rollouts.states[:, part], prior.shape[1]) + prior
-        )
-        chance = torch.log_softmax(logits / options.temperature, dim=-1)
-        actions = rollouts.actions[:, part]
-        log_p = chance.gather(-1, actions[..., None])[..., 0]
-        ratio = torch.exp(log_p - rollouts.log_p[:, part])
-        gain = advantage[part][None, :, None]
-        clipped = ratio.clamp(1 - options.clip, 1 + options.clip)
-        surrogate = torch.minimum(ratio * gain, clipped * gain).mean()
-        entropy = -(chance.exp() * chance.clamp(min=-50)).sum(-1).mean()
-        return -surrogate - options.entropy * entropy
+        blank = load_torch().zeros(1, *embedded.shape[:1], STATE)
+        loss = 0.0
+        for turn in range(len(rollouts.actions)):
+            state = rollouts.states[turn - 1, part] if turn else blank
+            chance = self._chance(embedded, state, rollouts.prior)
+            loss = loss - self._surrogate(chance, lesson, turn, part)
+            loss = loss - options.entropy * _entropy(chance)
+            if lesson.elites is not None:
+                # The blank state is the same for all rollouts: all elites are imitated from it.
+                which = lesson.turn[part] if turn else slice(None)
+                likelihood = _taken(chance, lesson.elites[which]) * lesson.within[which]
+                loss = loss - options.imitation * likelihood.mean()
+        return loss / len(rollouts.actions)
 
-    def save(self, path: Path) -> None:
-        """Write the network's weights and sizes to a ``.npz`` file (no pickle)."""
-        weights = {name: tensor.numpy() for name, tensor in self.network.state_dict().items()}
+    def _surrogate(self, chance: Any, lesson: _Lesson, turn: int, part: Any) -> Any:
+        """Return PPO's clipped objective of one refinement, the mean over rollouts and ops."""
+        torch, clip = load_torch(), self.options.clip
+        log_p = _taken(chance, lesson.rollouts.actions[turn, part])
+        ratio = torch.exp(log_p - lesson.rollouts.log_p[turn, part])
+        gain = lesson.advantage[part][:, None]
+        return torch.minimum(ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain).mean()
+
+    def save(self, path: Path, *, compact: bool = False) -> None:
+        """Write the network's weights and sizes to a ``.npz`` file (no pickle).
+
+        ``compact`` halves the file: weights are rounded to 16 bits.
+        """
+        kind = np.float16 if compact else np.float32
+        held = self.network.state_dict().items()
+        weights = {name: tensor.numpy().astype(kind) for name, tensor in held}
         path.parent.mkdir(parents=True, exist_ok=True)
-        shape = json.dumps(self.options.network())
+        shape = json.dumps(_shape(self.options))
         temporary = path.with_name(f".{path.name}.tmp.npz")
-        np.savez(temporary, allow_pickle=False, network=np.array(shape), **weights)
+        np.savez_compressed(temporary, allow_pickle=False, network=np.array(shape), **weights)
         temporary.replace(path)
 
     def load(self, path: Path) -> None:
@@ -265,14 +325,33 @@ class PolicyTrainer:
             raise InputError("no such checkpoint", source=path) from None
         except (OSError, ValueError, KeyError) as error:
             raise InputError(f"no checkpoint of a policy: {error}", source=path) from error
-        if shape != self.options.network():
+        wanted = _shape(self.options)
+        if shape != wanted:
             raise InputError(
-                f"checkpoint of another network: {shape}, wanted {self.options.network()}",
+                f"checkpoint of another network: {shape}, wanted {wanted}",
                 source=path,
             )
         torch = load_torch()
-        self.network.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
+        self.network.load_state_dict(
+            {name: torch.from_numpy(w.astype(np.float32)) for name, w in weights.items()}
+        )
         self._start_optimizer()
+
+
+def _shape(options: PolicyOptions) -> dict[str, Any]:
+    """Return what a checkpoint must agree in."""
+    return {**options.network(), "features": FEATURES}
+
+
+def _taken(chance: Any, actions: Any) -> Any:
+    """Return log-probabilities of actions (rows, n_ops); ``chance`` may have one row for all."""
+    rows = chance.expand(len(actions), -1, -1)
+    return rows.gather(-1, actions[..., None])[..., 0]
+
+
+def _entropy(chance: Any) -> Any:
+    """Return the mean entropy of an op's distribution, in nats."""
+    return -(chance.exp() * chance.clamp(min=-50)).sum(-1).mean()
 
 
 def _actions(options: PolicyOptions, middle: NDArray[np.float64], chips: int) -> tuple[Any, Any]:

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mohsearch.core.catalog import Catalog
 from mohsearch.core.digest import content_digest
 from mohsearch.core.errors import InputError
 from mohsearch.core.seeds import generator
+from mohsearch.engines.chiplet_elites import Elites
 from mohsearch.engines.chiplet_features import graph_inputs
 from mohsearch.engines.chiplet_options import PolicyOptions, PretrainingOptions
 from mohsearch.engines.chiplet_policy import GraphTensors, PolicyTrainer
@@ -55,47 +57,55 @@ def split_graphs(seed: int = 0) -> tuple[list[str], list[str], list[str]]:
 class GraphTrial:
     """One graph of the training or validation set: proposes, repairs, rewards."""
 
-    def __init__(self, name: str, package: str, chips: int) -> None:
+    def __init__(self, name: str, package: str, chips: int, elites: int) -> None:
         task = PartitionTask(load_graph(name), load_chip_package(package), chips)
         self.task = task
         self.inputs = graph_inputs(task)
         self.tensors = GraphTensors(self.inputs)
         self._sampler = PartitionSampler(task)
         self._bound_s = float(interval_bounds(task).bound_s)
+        self._elites = Elites(elites)
 
-    def rewards(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return bound over interval of the repaired partitions; 0 where memory is short."""
-        fixed = self._sampler.fix(labels.astype(np.int16), rng).labels
-        costs = evaluate_partitions(self.task, fixed)
+    def repair(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int16]:
+        """Return the partitions that FIX makes of proposals, shape (batch, n_ops)."""
+        return np.asarray(self._sampler.fix(labels.astype(np.int16), rng).labels)
+
+    def rewards(self, partitions: NDArray[np.int16]) -> NDArray[np.float64]:
+        """Return bound over interval of partitions, shape (batch,); 0 where memory is short."""
+        costs = evaluate_partitions(self.task, partitions)
         fits = costs["peak_memory_bytes"] <= self.task.package.chip.sram_bytes
         return np.where(fits, self._bound_s / costs["interval_s"], 0.0)
 
     def round(self, trainer: PolicyTrainer, rng: np.random.Generator, learn: bool) -> float:
-        """Evaluate one batch of proposals, learn from it if asked, and return its mean reward."""
+        """Evaluate one batch of proposals, learn from it if asked, and return its best reward."""
         rollouts = trainer.propose(self.tensors, self.inputs, None)
-        gained = self.rewards(rollouts.labels, rng)
+        fixed = self.repair(rollouts.labels, rng)
+        gained = self.rewards(fixed)
         if learn:
-            trainer.learn(self.tensors, rollouts, gained)
-        return float(gained.mean())
+            self._elites.add(fixed, gained)
+            trainer.learn(self.tensors, rollouts, gained, self._elites.labels)
+        return float(gained.max())
 
 
 def pretrain(options: PolicyOptions, path: Path) -> list[float]:
     """Train a policy over many graphs and write the best checkpoint to ``path``.
 
     Graphs take turns in random order, one batch of rollouts each. At every checkpoint the policy
-    proposes one batch for each validation graph without learning; the checkpoint with the best mean
-    reward is kept.
+    proposes one batch for each validation graph without learning; the checkpoint is kept whose
+    best partitions are best, in the mean over these graphs: the mean reward of a batch would be
+    best for a policy that always proposes the same.
 
     Returns
     -------
     list
-        Mean validation reward (bound over interval) at each checkpoint, the untrained policy first.
+        Mean over the validation graphs of the best reward (bound over interval) of a batch, at each
+        checkpoint, the untrained policy first.
     """
     plan = options.pretraining
     assert plan is not None
     training, validation = _graphs(plan)
-    trials = [GraphTrial(name, plan.package, plan.chips) for name in training]
-    checks = [GraphTrial(name, plan.package, plan.chips) for name in validation]
+    trials = _trials(training, plan, options.elites)
+    checks = _trials(validation, plan, options.elites)
     rng = generator(plan.seed, "chiplet", "pretraining")
     trainer = PolicyTrainer(options, plan.seed)
     batches = max(1, plan.samples // options.rollouts)
@@ -114,20 +124,27 @@ def pretrain(options: PolicyOptions, path: Path) -> list[float]:
     return scores
 
 
+def _trials(names: Sequence[str], plan: PretrainingOptions, elites: int) -> list[GraphTrial]:
+    return [GraphTrial(name, plan.package, k, elites) for k in plan.chips for name in names]
+
+
 def training_options(options: PolicyOptions) -> PolicyOptions:
     """Return the options under which the policy of a search is pre-trained.
 
-    Network, refinements and prior are the search's; all else is the pre-training's own or the
-    default, so that searches which fine-tune differently start from one policy.
+    Network, refinements, prior and imitation are the search's; all else is the pre-training's own
+    or the default, so that searches which fine-tune differently start from one policy.
     """
     plan = options.pretraining
     assert plan is not None
     return PolicyOptions(
         epochs=plan.epochs,
+        minibatches=plan.minibatches,
         **options.network(),
         refinements=options.refinements,
         prior="none" if options.prior == "none" else "balanced",
         sigma=options.sigma,
+        imitation=options.imitation,
+        elites=options.elites,
         pretraining=plan,
     )
 
@@ -144,6 +161,20 @@ def _graphs(plan: PretrainingOptions) -> tuple[Sequence[str], Sequence[str]]:
         training, validation, _ = split_graphs()
         return training, validation
     return plan.graphs, plan.validation
+
+
+def find_policy(name_or_path: str) -> Path:
+    """Return the file of a saved policy: a path, or a name on the shelf ``evaluators/policies``.
+
+    Raises
+    ------
+    InputError
+        If nothing is found.
+    """
+    found = Catalog.around().resolve(
+        "evaluators", name_or_path, folder="policies", kind="policy", suffixes=(".npz",)
+    )
+    return Path(found)
 
 
 def pretrained(options: PolicyOptions) -> str:

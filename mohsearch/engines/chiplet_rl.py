@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from mohsearch.core.seeds import generator
 from mohsearch.engines.chiplet_anneal import partition_space
+from mohsearch.engines.chiplet_elites import Elites
 from mohsearch.engines.chiplet_features import graph_inputs
 from mohsearch.engines.chiplet_options import PolicyOptions
 from mohsearch.engines.chiplet_policy import GraphTensors, PolicyTrainer, load_torch
-from mohsearch.engines.chiplet_pretraining import pretrained
+from mohsearch.engines.chiplet_pretraining import find_policy, pretrained
 from mohsearch.engines.engine import Capabilities, Engine, FloatArray
 
 
@@ -21,7 +22,8 @@ class PolicyEngine(Engine):
     """The paper's search: a policy proposes labels, FIX repairs them, PPO learns from the rewards.
 
     The reward of a proposal is the throughput of the repaired partition, 0 where its memory does
-    not fit; the gradient is taken on the proposal (section 4.1). Needs the extra ``rl`` (torch).
+    not fit; the gradient is taken on the proposal (section 4.1), and, with the option
+    ``imitation``, on the best partitions so far. Needs the extra ``rl`` (torch).
 
     Raises
     ------
@@ -51,8 +53,7 @@ class PolicyEngine(Engine):
         self._waiting = np.empty((0, self._space.n_ops), dtype=np.int64)
         self._rollouts: Any = None
         self._rewards: list[float] = []
-        self._best: NDArray[np.int64] | None = None
-        self._best_reward = 0.0
+        self._elites = Elites(self.options.elites)
 
     def _start(self) -> None:
         """Build the policy at the first proposal: pre-training may take long."""
@@ -64,7 +65,7 @@ class PolicyEngine(Engine):
         if self.options.pretraining is not None:
             checkpoint = pretrained(self.options)
         if checkpoint is not None:
-            self._trainer.load(Path(checkpoint))
+            self._trainer.load(find_policy(checkpoint))
 
     def ask(self, k: int) -> NDArray[Any]:
         """Return at most ``k`` partitions of the current batch of proposals, repaired."""
@@ -72,29 +73,29 @@ class PolicyEngine(Engine):
             self._start()
         if not len(self._waiting):
             centre = None
-            if self.options.prior == "incumbent" and self._best is not None:
-                centre = self._best.astype(np.float64)
+            if self.options.prior == "incumbent" and len(self._elites.labels):
+                centre = self._elites.labels[0].astype(np.float64)
             self._rollouts = self._trainer.propose(self._graph, self._inputs, centre)
             self._waiting = self._space.fix(self._rollouts.labels, self._rng)
         return np.asarray(self._waiting[:k], dtype=self.seen.dtype)
 
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Collect rewards; learn once the whole batch has them."""
-        for row, reward in zip(X, rewards(F, G), strict=True):
-            self._rewards.append(float(reward))
-            if reward > self._best_reward:
-                self._best, self._best_reward = np.array(row, dtype=np.int64), float(reward)
+        gained = rewards(F, G)
+        self._rewards.extend(gained.tolist())
+        self._elites.add(X, gained)
         self._waiting = self._waiting[len(X) :]
         if not len(self._waiting):
             if self.options.learn:
-                self._trainer.learn(self._graph, self._rollouts, np.array(self._rewards))
+                paid = np.array(self._rewards)
+                self._trainer.learn(self._graph, self._rollouts, paid, self._elites.labels)
             self._rewards = []
 
     def population(self) -> NDArray[Any]:
         """Return the best partition so far, shape (1, n_ops)."""
-        if self._best is None:
+        if not len(self._elites.labels):
             return np.empty((0, self.problem.n_var), dtype=self.seen.dtype)
-        return np.asarray(self._best, dtype=self.seen.dtype)[None]
+        return np.asarray(self._elites.labels[:1], dtype=self.seen.dtype)
 
     def save(self, path: Path) -> None:
         """Write the policy as it is now; ``checkpoint`` reads it."""

@@ -7,6 +7,7 @@ import pytest
 
 from mohsearch.core.errors import InputError
 from mohsearch.engines.archive import Archive
+from mohsearch.engines.chiplet_elites import Elites
 from mohsearch.engines.chiplet_features import FEATURES, graph_inputs
 from mohsearch.engines.chiplet_options import PolicyOptions
 from mohsearch.engines.chiplet_policy import GraphTensors, PolicyTrainer, build_network
@@ -19,6 +20,8 @@ from mohsearch.engines.chiplet_pretraining import (
 from mohsearch.engines.chiplet_rl import PolicyEngine, rewards
 from mohsearch.engines.driver import Budget, Search
 from mohsearch.engines.engine import make_engine
+from mohsearch.evaluators.partition.costs import evaluate_partitions
+from mohsearch.evaluators.partition.sampler import PartitionSampler
 from mohsearch.evaluators.partition.task import PartitionTask
 from mohsearch.operators.portfolio import load_portfolio
 from mohsearch.problems.chiplet import build
@@ -59,6 +62,25 @@ def test_features_are_finite_and_of_moderate_size():
         assert np.abs(inputs.features).max() < 8
 
 
+def test_features_of_cuts_are_those_of_a_plain_loop():
+    task = PartitionTask(load_graph("own_lstm_l1_h256_t16"), chips=4)
+    features, graph = graph_inputs(task).features, task.graph
+    share_s = task.time_s.sum() / 4
+    edges = list(zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), strict=True))
+    cuts = []
+    for place in range(task.n + 1):
+        open_ops = {u for u, v in edges if u < place <= v}
+        crossing = sum(task.transfer_bytes[u] for u in open_ops)
+        cuts.append(np.log1p(crossing / task.package.link.bandwidth_bytes_per_s / share_s))
+    middle = 4 * task.share_before - 0.5
+    assert features[:, -4] == pytest.approx(middle - np.rint(middle), abs=1e-6)
+    assert features[:, -3] == pytest.approx(cuts[:-1], abs=1e-6)
+    assert features[:, -2] == pytest.approx(cuts[1:], abs=1e-6)
+    for v in range(0, task.n, 7):
+        near = [cuts[i] for i in range(task.n) if abs(middle[i] - middle[v]) <= 0.25]
+        assert features[v, -1] == pytest.approx(cuts[v] - min(near), abs=1e-6)
+
+
 def test_means_over_neighbours_are_those_of_a_plain_loop(task):
     inputs = graph_inputs(task)
     tensors = GraphTensors(inputs)
@@ -93,13 +115,27 @@ def test_temperature_spreads_the_proposals_and_one_changes_nothing(task):
     assert hot.labels.std(axis=0).mean() > 1.5 * plain.labels.std(axis=0).mean()
 
 
-def test_learning_starts_at_the_probabilities_that_were_drawn_from_at_any_temperature(task):
-    """The ratio of the first step is one: nothing is clipped and the loss is the mean gain."""
-    trainer, tensors, inputs = trainer_on(task, temperature=3.0, entropy=0.0)
+@pytest.mark.parametrize("refinements", [1, 2, 3])
+def test_learning_starts_at_the_probabilities_that_were_drawn_from(task, refinements, monkeypatch):
+    """The ratio of the first step is one: nothing is clipped and the loss is the mean advantage."""
+    trainer, tensors, inputs = trainer_on(
+        task, temperature=3.0, entropy=0.0, refinements=refinements, epochs=1, minibatches=1
+    )
     rollouts = trainer.propose(tensors, inputs, None)
-    gain = torch.arange(8.0)
-    loss = trainer._loss(tensors, rollouts, gain, torch.arange(8))
-    assert float(loss.detach()) == pytest.approx(-3.5, abs=1e-4)
+    assert rollouts.states.shape[0] == refinements - 1
+    losses = []
+    loss_of = trainer._loss
+
+    def recorded(graph, lesson, part):
+        chosen = lesson.advantage.argsort()[-2:]
+        losses.append((loss_of(graph, lesson, chosen), lesson.advantage[chosen].mean()))
+        return loss_of(graph, lesson, part)
+
+    monkeypatch.setattr(trainer, "_loss", recorded)
+    trainer.learn(tensors, rollouts, np.arange(8.0))
+    (loss, gain), = losses  # fmt: skip
+    assert float(gain) > 1
+    assert float(loss.detach()) == pytest.approx(-float(gain), abs=1e-4)
 
 
 def test_without_a_prior_an_untrained_policy_proposes_all_chips_alike(task):
@@ -129,6 +165,71 @@ def test_the_policy_learns_what_it_is_paid_for(task, head):
     assert np.mean(shares[-3:]) > np.mean(shares[:3]) + 0.15
 
 
+def likelihood(trainer, tensors, inputs, wanted):
+    """Share of labels as wanted in proposals."""
+    return (trainer.propose(tensors, inputs, None).labels == wanted).mean()
+
+
+@pytest.mark.parametrize("head", ["chips", "offsets"])
+def test_what_is_imitated_becomes_likely_even_where_all_rewards_are_equal(task, head):
+    trainer, tensors, inputs = trainer_on(
+        task, head=head, sigma=1.0, learning_rate=5e-3, epochs=30, entropy=0.0
+    )
+    wanted = np.rint(4 * inputs.position - 0.5).astype(np.int64)[None]
+    wanted = np.clip(wanted + 1, 0, 3)
+    before = likelihood(trainer, tensors, inputs, wanted)
+    rollouts = trainer.propose(tensors, inputs, None)
+    trainer.learn(tensors, rollouts, np.full(8, 0.5), wanted)
+    after = likelihood(trainer, tensors, inputs, wanted)
+    assert after > 0.75
+    assert after > before + 0.2
+
+
+def test_labels_out_of_the_heads_reach_are_not_imitated(task):
+    """Offsets reach four chips: what lies further away has no action, and teaches nothing."""
+    inputs = graph_inputs(PartitionTask(load_graph("own_dlrm"), chips=20))
+    trainer = PolicyTrainer(PolicyOptions(**SMALL, entropy=0.0), 0)
+    tensors = GraphTensors(inputs)
+    before = {k: v.clone() for k, v in trainer.network.state_dict().items()}
+    middle = 20 * inputs.position - 0.5
+    far = np.where(middle < 10, 19, 0)[None]
+    trainer.learn(tensors, trainer.propose(tensors, inputs, None), np.full(8, 0.5), far)
+    for name, tensor in trainer.network.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_without_imitation_elites_change_nothing(task):
+    results = []
+    for elites in (None, np.zeros((1, task.n), dtype=np.int64)):
+        trainer, tensors, inputs = trainer_on(task, imitation=0.0)
+        trainer.learn(tensors, trainer.propose(tensors, inputs, None), np.arange(8.0), elites)
+        results.append(trainer.network.state_dict())
+    assert all(torch.equal(tensor, results[1][name]) for name, tensor in results[0].items())
+
+
+def test_learning_from_scratch_beats_random_sampling_with_as_many_partitions():
+    """ResNet-18 on 8 chips, no prior, one output per chip: three seeds of 300 partitions each."""
+    task = PartitionTask(load_graph("tv_resnet18"), chips=8)
+    inputs, sampler = graph_inputs(task), PartitionSampler(task, "chain")
+    tensors = GraphTensors(inputs)
+    options = PolicyOptions(layers=3, width=64, epochs=3, minibatches=2, head="chips", prior="none")
+    learned, drawn = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        uniform = evaluate_partitions(task, sampler.sample(300, rng).labels)["interval_s"]
+        drawn.append(uniform.min())
+        trainer, elites, batches = PolicyTrainer(options, seed), Elites(10), []
+        for _ in range(15):
+            rollouts = trainer.propose(tensors, inputs, None)
+            fixed = sampler.fix(rollouts.labels.astype(np.int16), rng).labels
+            batches.append(evaluate_partitions(task, fixed)["interval_s"])
+            elites.add(fixed, 1.0 / batches[-1])
+            trainer.learn(tensors, rollouts, 1.0 / batches[-1], elites.labels)
+        learned.append(np.min(batches))
+        assert np.mean(batches[-1]) < 0.7 * np.mean(batches[0])
+    assert np.exp(np.mean(np.log(learned) - np.log(drawn))) < 0.95
+
+
 def test_equal_rewards_teach_nothing(task):
     trainer, tensors, inputs = trainer_on(task)
     before = {k: v.clone() for k, v in trainer.network.state_dict().items()}
@@ -153,6 +254,19 @@ def test_a_checkpoint_is_read_back_as_it_was_written(task, tmp_path):
     other.load(tmp_path / "policy.npz")
     for name, tensor in trainer.network.state_dict().items():
         assert torch.equal(tensor, other.network.state_dict()[name])
+
+
+def test_a_compact_checkpoint_is_smaller_and_proposes_nearly_the_same(task, tmp_path):
+    trainer, tensors, inputs = trainer_on(task, width=64)
+    trainer.save(tmp_path / "full.npz")
+    trainer.save(tmp_path / "compact.npz", compact=True)
+    assert (tmp_path / "compact.npz").stat().st_size < 0.7 * (tmp_path / "full.npz").stat().st_size
+    other, _, _ = trainer_on(task, width=64)
+    other.load(tmp_path / "compact.npz")
+    same = (
+        other.propose(tensors, inputs, None).labels == trainer.propose(tensors, inputs, None).labels
+    )
+    assert same.mean() > 0.98
 
 
 def test_wrong_checkpoints_are_one_clear_error(task, tmp_path):
@@ -237,6 +351,16 @@ def test_searches_that_fine_tune_differently_share_one_pretraining():
         PolicyOptions(pretraining=PLAN, temperature=2.5)
     )
     assert training_options(plain) != training_options(PolicyOptions(pretraining=PLAN, sigma=1))
+
+
+def test_pretraining_for_several_numbers_of_chips_meets_each_graph_with_each(tmp_path):
+    plan = {**PLAN, "chips": [2, 4], "samples": 64}
+    options = PolicyOptions(**SMALL, pretraining=plan)
+    assert options.pretraining.chips == (2, 4)
+    assert PolicyOptions(pretraining=PLAN).pretraining.chips == (3,)
+    assert len(pretrain(options, tmp_path / "policy.npz")) == 3
+    with pytest.raises(ValueError, match="at least 1 item"):
+        PolicyOptions(pretraining={**PLAN, "chips": []})
 
 
 def test_the_split_is_the_papers_and_the_study_tests_on_it():
