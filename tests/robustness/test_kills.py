@@ -38,7 +38,7 @@ GENERATIONS = {"chiplet": 160, "deepflow": 160, "moham": 480, "phaze": 80}
     [
         ("moham", 10, 32),  # more of them in the slow tests
         *(
-            pytest.param(p, 60, GENERATIONS[p], marks=pytest.mark.slow)
+            pytest.param(p, 60, GENERATIONS.get(p, 80), marks=pytest.mark.slow)
             for p in sorted(SMALL_INSTANCES)
         ),
     ],
