@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from mohsearch.evaluators.crossflow.compiled import entry, inner
+from mohsearch.evaluators.crossflow.compiled import entry, inner, outlined
 from mohsearch.evaluators.crossflow.layout import (
     A_AREA,
     A_CHIP_AREA,
@@ -333,30 +333,38 @@ def _network(
     chip[K_POWER_USED] += links * freq * energy / 8.0
 
 
-@inner
+@outlined("float64(float64[::1], float64[::1], int64, boolean, float64[::1])")
 def build_chip(
     tech: FloatArray, alloc: FloatArray, bundles: int, compat: bool, chip: FloatArray
-) -> None:
-    """Fill one chip row. ``bundles`` is ignored under ``compat`` (all that fit are built)."""
+) -> float:
+    """Fill one chip row and return its flop/s.
+
+    ``bundles`` is ignored under ``compat`` (all that fit are built).
+    """
     chip[:] = 0.0
     _core(tech, alloc, bundles, compat, chip)
     for level in range(3):
         _sram(tech, alloc, level, compat, chip)
     _dram(tech, alloc, compat, chip)
-    _network(tech, alloc, 0, compat, chip)
-    _network(tech, alloc, 1, compat, chip)
+    for which in range(2):
+        _network(tech, alloc, which, compat, chip)
+    return chip[K_FLOPS]  # type: ignore[no-any-return]
+
+
+_build = build_chip.call
 
 
 @entry
 def _build_all(
-    tech: FloatArray, alloc: FloatArray, bundles: np.ndarray, compat: bool, chips: FloatArray
-) -> None:
+    tech: FloatArray, alloc: FloatArray, bundles: np.ndarray, compat: bool, chips: FloatArray,
+    address: int,
+) -> None:  # fmt: skip
     for i in range(alloc.shape[0]):
         row = tech[i if tech.shape[0] > 1 else 0]
         count = bundles[i]
         if count < 0:
             count = max_bundles(row, alloc[i])
-        build_chip(row, alloc[i], count, compat, chips[i])
+        _build(address, (row, alloc[i], count, compat, chips[i]))
 
 
 def generate(
@@ -394,5 +402,5 @@ def generate(
         raise ValueError("give one technology row, or one per allocation")
     count = np.full(alloc.shape[0], -1) if bundles is None else np.asarray(bundles, dtype=np.int64)
     chips = np.zeros((alloc.shape[0], CHIP_COLUMNS))
-    _build_all(tech, alloc, count.astype(np.int64), compat, chips)
+    _build_all(tech, alloc, count.astype(np.int64), compat, chips, build_chip.address)
     return chips

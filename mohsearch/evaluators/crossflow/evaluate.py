@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -37,8 +37,8 @@ from mohsearch.evaluators.crossflow.points import (
     X_POWER,
     X_REASON,
     X_TIME,
+    addresses,
     evaluate_all,
-    evaluate_point,
 )
 from mohsearch.evaluators.crossflow.random_tiling import drawn_exponents
 from mohsearch.evaluators.crossflow.timeline import backward_graph, forward_graph
@@ -295,25 +295,67 @@ def evaluate(
     >>> bool(0.0012 < points.time_s[0] < 0.0017)
     True
     """
-    tech = np.atleast_2d(np.ascontiguousarray(technology, dtype=np.float64))
-    alloc = np.atleast_2d(np.ascontiguousarray(allocation, dtype=np.float64))
-    plan = strategy if isinstance(strategy, np.ndarray) else (strategy or Strategy()).row
+    options = option_row(
+        model, precision_bytes=precision_bytes, launch_overhead_s=launch_overhead_s
+    )
+    log = np.zeros((LOG_ROWS if energy else 1, LOG_COLUMNS))
+    return _evaluated(
+        technology, allocation, overrides, place, workload, strategy or Strategy(), options, log
+    )
+
+
+def evaluate_logged(
+    technology: FloatArray, allocation: FloatArray, workload: Workload,
+    strategy: Strategy | FloatArray, *, place: FloatArray, options: FloatArray,
+    overrides: FloatArray = NO_OVERRIDE,
+) -> Points:  # fmt: skip
+    """Evaluate one chip with a log of its kernels.
+
+    Parameters
+    ----------
+    technology : (TECHNOLOGY_COLUMNS,)
+    allocation : (ALLOCATION_COLUMNS,)
+    options
+        :func:`option_row`.
+
+    Returns
+    -------
+    Points
+        Of one point; ``log`` has a row per kernel (``R_...`` of
+        :mod:`~mohsearch.evaluators.crossflow.kernels`).
+    """
+    log = np.zeros((LOG_ROWS, LOG_COLUMNS))
+    points = _evaluated(
+        technology, allocation, overrides, place, workload, strategy, options, log
+    )  # fmt: skip
+    return replace(points, log=log[1 : int(log[0, 0]) + 1])
+
+
+def _evaluated(
+    technology: FloatArray, allocation: FloatArray, overrides: FloatArray,
+    place: FloatArray | None, workload: Workload, strategy: Strategy | FloatArray,
+    options: FloatArray, log: FloatArray,
+) -> Points:  # fmt: skip
+    plan = strategy if isinstance(strategy, np.ndarray) else strategy.row
     devices = int(plan[1] * plan[2] * plan[9] * plan[10])
-    where = np.atleast_2d(place_row(devices) if place is None else place)
+    where = place_row(devices) if place is None else place
     kind, row, table = problem_rows(workload, plan)
-    graphs = graphs_of(workload, int(plan[10]))
+    alloc = _table(allocation)
     count = alloc.shape[0]
     chips = np.zeros((count, CHIP_COLUMNS))
     durations = np.zeros((count, len(DURATIONS)))
     results = np.zeros((count, RESULT_COLUMNS))
-    options = option_row(
-        model, precision_bytes=precision_bytes, launch_overhead_s=launch_overhead_s
-    )
     evaluate_all(
-        tech, alloc, np.atleast_2d(np.asarray(overrides, dtype=np.float64)), where, row, plan, kind,
-        table, options, drawn_exponents(), *graphs, energy, chips, durations, results,
+        _table(technology), alloc, _table(overrides), _table(where), row, plan, kind, table,
+        options, drawn_exponents(), *graphs_of(workload, int(plan[10])), chips, durations, results,
+        log, addresses(),
     )  # fmt: skip
     return _points(results, chips, durations)
+
+
+def _table(rows: FloatArray) -> FloatArray:
+    """Return rows as the compiled loop takes them: two-dimensional, contiguous, writable."""
+    return np.require(np.atleast_2d(rows), np.float64, ["C", "W"])
 
 
 def problem_rows(workload: Workload, plan: FloatArray) -> tuple[int, FloatArray, FloatArray]:
@@ -334,16 +376,14 @@ def graphs_of(workload: Workload, stages: int) -> tuple[tuple, tuple]:  # type: 
     return tuple(forward_graph(*shape)), tuple(backward_graph(*shape))
 
 
-def _points(
-    results: FloatArray, chips: FloatArray, durations: FloatArray, log: FloatArray | None = None
-) -> Points:
+def _points(results: FloatArray, chips: FloatArray, durations: FloatArray) -> Points:
     return Points(
         time_s=results[:, X_TIME], forward_s=results[:, X_FORWARD],
         backward_s=results[:, X_BACKWARD], reason=results[:, X_REASON].astype(np.int64),
         memory_bytes=results[:, X_MEMORY], capacity_bytes=results[:, X_CAPACITY],
         energy_j=results[:, X_ENERGY], power_w=results[:, X_POWER],
         flop=results[:, X_FLOPS], bundles=results[:, X_BUNDLES], chips=chips,
-        durations_s=durations, log=log,
+        durations_s=durations,
     )  # fmt: skip
 
 
@@ -407,20 +447,15 @@ def evaluate_config(
         )
     row = config_plan(config) if plan is None else plan
     chosen = config_model(config) if model is None else model
-    kind, model_row, table = problem_rows(workload, row)
-    chips, results = np.zeros((1, CHIP_COLUMNS)), np.zeros((1, RESULT_COLUMNS))
-    durations, log = np.zeros((1, len(DURATIONS))), np.zeros((LOG_ROWS, LOG_COLUMNS))
     options = option_row(
         chosen, precision_bytes=config.sw_param.precision,
         launch_overhead_s=config.sw_param.kernel_launch_overhead,
     )  # fmt: skip
-    evaluate_point(
-        technology_row(config), allocation_row(config), config_overrides(config),
-        config_place(config, scaled_links=scaled_links) if place is None else place, model_row,
-        row, kind, table, options, drawn_exponents(),
-        *graphs_of(workload, int(row[10])), chips[0], np.zeros(6), durations[0], log, results[0],
+    return evaluate_logged(
+        technology_row(config), allocation_row(config), workload, row,
+        place=config_place(config, scaled_links=scaled_links) if place is None else place,
+        options=options, overrides=config_overrides(config),
     )  # fmt: skip
-    return _points(results, chips, durations, log[1 : int(log[0, 0]) + 1])
 
 
 def gemm_of(

@@ -27,7 +27,7 @@ import math
 
 import numpy as np
 
-from mohsearch.evaluators.crossflow.compiled import entry, inner
+from mohsearch.evaluators.crossflow.compiled import inner, outlined
 from mohsearch.evaluators.crossflow.layout import (
     K_FLOPS,
     K_FLOW,
@@ -341,14 +341,15 @@ def _middle(
     return best
 
 
-@entry
+@outlined("float64(float64[::1], float64, float64, float64, float64, float64[::1])")
 def exact_gemm(
     chip: FloatArray, m: float, k: float, n: float, precision: float, out: FloatArray
-) -> None:
-    """Fill ``out`` for one product; see :func:`best_tiles`."""
+) -> float:
+    """Fill ``out`` for one product and return its time; see :func:`best_tiles`."""
     sizes = np.empty((3, MAX_SIZES))
     counts = np.empty(3, dtype=np.int64)
     counts[0] = tile_sizes(m, sizes[0])
     counts[1] = tile_sizes(k, sizes[1])
     counts[2] = tile_sizes(n, sizes[2])
     best_tiles(chip, m, k, n, precision, sizes, counts, out)
+    return out[G_TIME]  # type: ignore[no-any-return]

@@ -1,7 +1,8 @@
 """Times of single kernels: products, element-wise passes and ring collectives.
 
 Source: DeepFlow paper, sections 6.1 to 6.4; the byte counts are those of the authors' program.
-An *environment* is the tuple (chip row, link row, option row, drawn tiles) that all kernels share.
+An *environment* is the tuple (chip row, link row, option row, drawn tiles, addresses of
+outlined functions) that all kernels share.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from mohsearch.evaluators.crossflow.exact_tiling import (
     G_COMPUTE,
     G_FLOPS,
     G_Q0,
-    G_TIME,
     GEMM_COLUMNS,
     exact_gemm,
 )  # fmt: skip
@@ -29,6 +29,10 @@ from mohsearch.evaluators.crossflow.layout import (
     FloatArray,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.random_tiling import gemm_time, level_time
+
+_exact_gemm, _gemm_time = exact_gemm.call, gemm_time.call
+# Places among the addresses.
+EXACT_GEMM, RANDOM_GEMM, SIMULATE, BUILD_CHIP, TIME_ON = range(5)
 
 # Option row.
 (
@@ -77,16 +81,21 @@ def note(
 @inner
 def product(env: Any, name: int, m: float, k: float, n: float, log: FloatArray) -> float:
     """Return the time of an m x k by k x n product with its launch."""
-    chip, _, opt, tiles = env
+    chip, _, opt, tiles, calls = env
     row = np.zeros(GEMM_COLUMNS)
     if opt[O_EXACT] != 0.0:
         whole = float(math.ceil(m)), float(math.ceil(k)), float(math.ceil(n))
-        exact_gemm(chip, whole[0], whole[1], whole[2], opt[O_PRECISION], row)
-        time = row[G_TIME] + opt[O_OVERHEAD]
+        time = _exact_gemm(
+            calls[EXACT_GEMM], (chip, whole[0], whole[1], whole[2], opt[O_PRECISION], row)
+        )
+        time += opt[O_OVERHEAD]
     else:
-        time = gemm_time(
-            chip, tiles, int(opt[O_CANDIDATES]), m, k, n, int(opt[O_FLOW]), opt[O_PRECISION],
-            opt[O_OVERHEAD], opt[O_GAP] != 0.0, row,
+        time = _gemm_time(
+            calls[RANDOM_GEMM],
+            (
+                chip, tiles, int(opt[O_CANDIDATES]), m, k, n, int(opt[O_FLOW]), opt[O_PRECISION],
+                opt[O_OVERHEAD], opt[O_GAP] != 0.0, row,
+            ),
         )  # fmt: skip
         row[:] = 0.0
         row[G_FLOPS] = 2.0 * m * k * n
@@ -101,7 +110,7 @@ def product(env: Any, name: int, m: float, k: float, n: float, log: FloatArray) 
 @inner
 def element_wise(env: Any, name: int, flops: float, size: float, log: FloatArray) -> float:
     """Return the time of a pass over ``size`` bytes, without launch."""
-    chip, _, opt, _ = env
+    chip, _, opt, _, _ = env
     size = float(math.floor(size))
     level = int(opt[O_PASS_LEVEL])
     moved = np.zeros(4)
@@ -127,7 +136,7 @@ def collective(
     """Return the time of a ring collective over ``devices`` on a tensor of ``numbers``."""
     if devices <= 1.0:
         return 0.0
-    _, net, opt, _ = env
+    _, net, opt, _, _ = env
     size = opt[O_PRECISION] * numbers
     share = size / devices
     bandwidth, latency = net[link], net[link + 4]
@@ -173,14 +182,15 @@ def scaled_last(log: FloatArray, factor: float, time: float) -> float:
     row = int(log[0, 0])
     if row > 0:
         log[row, R_TIME] *= factor
-        log[row, R_FLOPS : R_SENT + 1] *= factor
+        for column in range(R_FLOPS, R_SENT + 1):
+            log[row, column] *= factor
     return time * factor
 
 
 @inner
 def exchange(env: Any, name: int, size: float, link: int, log: FloatArray) -> float:
     """Return the time to send ``size`` bytes to a neighbour, with both ends' memory traffic."""
-    _, net, _, _ = env
+    _, net, _, _, _ = env
     if net[link] <= 0.0:
         return math.inf
     quiet = np.zeros((1, LOG_COLUMNS))

@@ -15,16 +15,13 @@ from mohsearch.evaluators.crossflow.design_points import (
 from mohsearch.evaluators.crossflow.evaluate import (
     Lstm,
     Workload,
-    graphs_of,
+    evaluate_logged,
     option_row,
-    problem_rows,
     shared_row,
 )
 from mohsearch.evaluators.crossflow.kernels import (
     KIND_GEMM,
     KIND_PASS,
-    LOG_COLUMNS,
-    LOG_ROWS,
     R_BYTES0,
     R_COMPUTE,
     R_FLOPS,
@@ -37,7 +34,6 @@ from mohsearch.evaluators.crossflow.kernels import (
     R_TIME,
 )
 from mohsearch.evaluators.crossflow.layout import (
-    CHIP_COLUMNS,
     K_LEVEL,
     L_BANDWIDTH,
     L_LATENCY,
@@ -47,8 +43,6 @@ from mohsearch.evaluators.crossflow.layout import (
 )
 from mohsearch.evaluators.crossflow.lstm import DURATIONS
 from mohsearch.evaluators.crossflow.placement import candidates
-from mohsearch.evaluators.crossflow.points import RESULT_COLUMNS, evaluate_point
-from mohsearch.evaluators.crossflow.random_tiling import drawn_exponents
 
 KINDS = ("gemm", "element-wise", "collective", "exchange")
 
@@ -83,26 +77,22 @@ def kernel_records(
         sharings = candidates(sizes, options.nodes_per_package, options.inter, options.intra, order)
         places = [shared_row(plan.devices, options.nodes_per_package, s) for s in sharings]
     technology = points.technology[0 if points.which is None else int(points.which[index])]
-    kind, model_row, table = problem_rows(workload, plan.row)
     row = option_row(
         options.model,
         precision_bytes=options.precision_bytes,
         launch_overhead_s=options.launch_overhead_s,
     )
-    best: tuple[float, FloatArray, FloatArray] | None = None
-    for place in places:
-        chip, result = np.zeros(CHIP_COLUMNS), np.zeros(RESULT_COLUMNS)
-        log, durations = np.zeros((LOG_ROWS, LOG_COLUMNS)), np.zeros(len(DURATIONS))
-        evaluate_point(
-            technology.row, points.allocation[index], technology.overrides, place, model_row,
-            plan.row, kind, table, row, drawn_exponents(), *graphs_of(workload, plan.lp), chip,
-            np.zeros(6), durations, log, result,
-        )  # fmt: skip
-        if best is None or result[0] < best[0]:
-            best = float(result[0]), log[1 : int(log[0, 0]) + 1].copy(), chip
-    assert best is not None  # there is at least one placement
+    tried = [
+        evaluate_logged(
+            technology.row, points.allocation[index], workload, plan, place=place, options=row,
+            overrides=technology.overrides,
+        )
+        for place in places
+    ]  # fmt: skip
+    best = min(tried, key=lambda found: float(found.time_s[0]))
+    assert best.log is not None  # asked for
     named = isinstance(workload, Lstm)
-    return [_record(kernel, best[2], named) for kernel in best[1]]
+    return [_record(kernel, best.chips[0], named) for kernel in best.log]
 
 
 def _record(row: FloatArray, chip: FloatArray, named: bool) -> dict[str, Any]:

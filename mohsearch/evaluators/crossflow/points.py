@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from mohsearch.evaluators.crossflow.age import build_chip, max_bundles
-from mohsearch.evaluators.crossflow.compiled import entry, inner
+from mohsearch.evaluators.crossflow.compiled import entry, inner, outlined
+from mohsearch.evaluators.crossflow.exact_tiling import exact_gemm
 from mohsearch.evaluators.crossflow.kernels import (
     B_KP1,
     B_KP2,
+    BUILD_CHIP,
     GATHER,
     KIND_COLLECTIVE,
     KIND_TRANSFER,
     LOG_COLUMNS,
-    LOG_ROWS,
     O_CANDIDATES,
     O_CHOOSE,
     O_EXACT,
@@ -37,6 +38,8 @@ from mohsearch.evaluators.crossflow.kernels import (
     R_NAME,
     R_SENT,
     SCATTER,
+    SIMULATE,
+    TIME_ON,
     collective,
     product,
 )  # fmt: skip
@@ -94,7 +97,7 @@ from mohsearch.evaluators.crossflow.operations import (
     op_repeats,
     ops_time,
 )  # fmt: skip
-from mohsearch.evaluators.crossflow.random_tiling import draw_all, resolve_flow
+from mohsearch.evaluators.crossflow.random_tiling import draw_all, gemm_time, resolve_flow
 from mohsearch.evaluators.crossflow.reasons import (
     INDIVISIBLE,
     MEMORY_OVERFLOW,
@@ -131,6 +134,7 @@ OVERRIDE_COLUMNS = 5
 RESULT_COLUMNS = 10
 
 _TOLERANCE = 1e-12
+_build, _simulate = build_chip.call, run.call
 
 
 @inner
@@ -199,12 +203,13 @@ def chip_reason(chip: FloatArray, precision: float, exact: bool) -> int:
 @inner
 def over_budget(alloc: FloatArray) -> bool:
     """Tell whether the fractions of area, power or perimeter sum to more than one."""
-    limit = 1.0 + 1e-9
-    return (  # type: ignore[no-any-return]
-        alloc[A_AREA : A_AREA + 7].sum() > limit
-        or alloc[A_POWER : A_POWER + 7].sum() > limit
-        or alloc[A_EDGE : A_EDGE + 3].sum() > limit
-    )
+    area = power = edge = 0.0
+    for i in range(7):
+        area += alloc[A_AREA + i]
+        power += alloc[A_POWER + i]
+    for i in range(3):
+        edge += alloc[A_EDGE + i]
+    return max(area, power, edge) > 1.0 + 1e-9
 
 
 @inner
@@ -231,12 +236,13 @@ def _step_time(
             return math.inf
     kept = env[2][O_LINKS_KEPT] != 0.0
     f, b = forward, backward
-    result[X_FORWARD] = run(
-        f[0], f[1], f[2], f[3], f[4], f[5], f[6], durations, kept, scratch
-    )  # fmt: skip
-    result[X_BACKWARD] = run(
-        b[0], b[1], b[2], b[3], b[4], b[5], b[6], durations, kept, scratch
-    )  # fmt: skip
+    at = env[4][SIMULATE]
+    result[X_FORWARD] = _simulate(
+        at, (f[0], f[1], f[2], f[3], f[4], f[5], f[6], durations, kept, scratch)
+    )
+    result[X_BACKWARD] = _simulate(
+        at, (b[0], b[1], b[2], b[3], b[4], b[5], b[6], durations, kept, scratch)
+    )
     return result[X_FORWARD] + result[X_BACKWARD]  # type: ignore[no-any-return]
 
 
@@ -260,11 +266,19 @@ def _gemm_time(
     return time  # type: ignore[no-any-return]
 
 
-@inner
+_GRAPH = "Tuple((int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64))"
+
+
+@outlined(
+    "float64(float64[::1], float64[::1], float64[::1], float64[::1], int64, float64[:, ::1],"
+    " float64[::1], int8[:, :, ::1], float64[:, :, ::1], " + _GRAPH + ", " + _GRAPH + ","
+    " float64[::1], float64[::1], float64[:, ::1], float64[::1], UniTuple(int64, 5))"
+)
 def _time_on(
     chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, kind: int,
     ops: FloatArray, opt: FloatArray, draws: np.ndarray, tiles: FloatArray, forward: Any,
     backward: Any, durations: FloatArray, scratch: FloatArray, log: FloatArray, result: FloatArray,
+    calls: tuple[int, ...],
 ) -> float:  # fmt: skip
     """Return the time on one chip (infinite with a reason if there is none)."""
     exact = opt[O_EXACT] != 0.0
@@ -287,7 +301,7 @@ def _time_on(
         return math.inf
     net = np.zeros(8)
     link_row(chip, place, plan, net)
-    env = (chip, net, opt, tiles)
+    env = (chip, net, opt, tiles, calls)
     if kind == LSTM:
         time = _step_time(
             env, model, plan, forward, backward, durations, scratch, log, result
@@ -302,10 +316,19 @@ def _time_on(
     return time  # type: ignore[no-any-return]
 
 
+_timed = _time_on.call
+
+
+def addresses() -> tuple[int, ...]:
+    """Return where the outlined functions are, for :func:`evaluate_all`."""
+    return tuple(f.address for f in (exact_gemm, gemm_time, run, build_chip, _time_on))
+
+
 @inner
 def _mixed(low: FloatArray, high: FloatArray, out: FloatArray) -> None:
     """Write a chip with the memory of ``low`` bundles and the compute of ``high``."""
-    out[:] = low
+    for i in range(CHIP_COLUMNS):
+        out[i] = low[i]
     out[K_FLOPS] = max(low[K_FLOPS], high[K_FLOPS])
 
 
@@ -314,7 +337,7 @@ def _choose_bundles(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, most: int, place: FloatArray,
     model: FloatArray, plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray,
     draws: np.ndarray, tiles: FloatArray, forward: Any, backward: Any, durations: FloatArray,
-    scratch: FloatArray, log: FloatArray, result: FloatArray,
+    scratch: FloatArray, log: FloatArray, result: FloatArray, calls: tuple[int, ...],
 ) -> int:  # fmt: skip
     """Return the number of bundles, 1 to ``most``, with the smallest time (branch and bound).
 
@@ -322,11 +345,12 @@ def _choose_bundles(
     """
     low, high, mix = np.zeros(CHIP_COLUMNS), np.zeros(CHIP_COLUMNS), np.zeros(CHIP_COLUMNS)
     stack = np.zeros((128, 2), dtype=np.int64)
-    build_chip(tech, alloc, most, False, high)
+    _build(calls[BUILD_CHIP], (tech, alloc, most, False, high))
     _override(high, over)
-    best = _time_on(
-        high, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
-        scratch, log, result,
+    best = _timed(
+        calls[TIME_ON],
+        (high, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
+         scratch, log, result, calls),
     )  # fmt: skip
     chosen = most
     depth = 0
@@ -336,8 +360,8 @@ def _choose_bundles(
     while depth > 0:
         depth -= 1
         a, b = stack[depth, 0], stack[depth, 1]
-        build_chip(tech, alloc, a, False, low)
-        build_chip(tech, alloc, b, False, high)
+        _build(calls[BUILD_CHIP], (tech, alloc, a, False, low))
+        _build(calls[BUILD_CHIP], (tech, alloc, b, False, high))
         _override(low, over)
         _override(high, over)
         if kind == GEMM:
@@ -345,9 +369,10 @@ def _choose_bundles(
             if work >= high[K_FLOPS] * best:
                 continue
         _mixed(low, high, mix)
-        time = _time_on(
-            mix, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
-            scratch, log, result,
+        time = _timed(
+            calls[TIME_ON],
+            (mix, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
+             scratch, log, result, calls),
         )  # fmt: skip
         if time >= best * (1.0 - _TOLERANCE):
             continue
@@ -428,12 +453,12 @@ def _memory(
     return opt[O_PRECISION] * (m * k + k * n + m * n)  # type: ignore[no-any-return]
 
 
-@entry
-def evaluate_point(
+@inner
+def _evaluate_point(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
     plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray, draws: np.ndarray, forward: Any,
     backward: Any, chip: FloatArray, parts: FloatArray, durations: FloatArray,
-    log: FloatArray, result: FloatArray,
+    log: FloatArray, result: FloatArray, calls: tuple[int, ...],
 ) -> None:  # fmt: skip
     """Evaluate one design point; ``result[X_REASON]`` says why a time is infinite or unusable."""
     fixed = opt[O_FIXED] != 0.0
@@ -455,9 +480,9 @@ def evaluate_point(
     if opt[O_CHOOSE] != 0.0 and bundles > 1:
         bundles = _choose_bundles(
             tech, alloc, over, bundles, place, model, plan, kind, ops, opt, draws, tiles, forward,
-            backward, durations, scratch, quiet, result,
+            backward, durations, scratch, quiet, result, calls,
         )  # fmt: skip
-    build_chip(tech, alloc, bundles, not fixed, chip)
+    _build(calls[BUILD_CHIP], (tech, alloc, bundles, not fixed, chip))
     _override(chip, over)
     log[0, 0] = 0.0
     time = result[X_TIME]
@@ -465,9 +490,10 @@ def evaluate_point(
         # The search has timed this chip; only a log or durations need it once more.
         result[X_REASON], result[X_FORWARD] = OK, time
     else:
-        time = _time_on(
-            chip, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
-            scratch, log, result,
+        time = _timed(
+            calls[TIME_ON],
+            (chip, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
+             scratch, log, result, calls),
         )  # fmt: skip
     result[X_TIME] = time
     result[X_BUNDLES] = chip[K_BUNDLES]
@@ -486,16 +512,20 @@ def evaluate_point(
 def evaluate_all(
     tech: FloatArray, alloc: FloatArray, over: FloatArray, place: FloatArray, model: FloatArray,
     plan: FloatArray, kind: int, ops: FloatArray, opt: FloatArray, draws: np.ndarray, forward: Any,
-    backward: Any, energy: bool, chips: FloatArray, durations: FloatArray, results: FloatArray,
+    backward: Any, chips: FloatArray, durations: FloatArray, results: FloatArray, log: FloatArray,
+    calls: tuple[int, ...],
 ) -> None:  # fmt: skip
-    """Evaluate all rows of ``alloc`` for one workload and strategy."""
-    log = np.zeros((LOG_ROWS if energy else 1, LOG_COLUMNS))
+    """Evaluate all rows of ``alloc`` for one workload and strategy.
+
+    ``log`` receives the kernels of the last row; one of a single row is none, and leaves energy
+    and power out.
+    """
     parts = np.zeros(6)
     for i in range(alloc.shape[0]):
         t = i if tech.shape[0] > 1 else 0
         p = i if place.shape[0] > 1 else 0
         o = i if over.shape[0] > 1 else 0
-        evaluate_point(
+        _evaluate_point(
             tech[t], alloc[i], over[o], place[p], model, plan, kind, ops, opt, draws, forward,
-            backward, chips[i], parts, durations[i], log, results[i],
+            backward, chips[i], parts, durations[i], log, results[i], calls,
         )  # fmt: skip

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mohsearch.evaluators.crossflow.compiled import inner
+from mohsearch.evaluators.crossflow.compiled import inner, outlined
 from mohsearch.evaluators.crossflow.layout import (
     K_FLOPS,
     K_LEVEL,
@@ -225,7 +225,10 @@ def _best_of_order(
     return best
 
 
-@inner
+@outlined(
+    "float64(float64[::1], float64[:, :, ::1], int64, float64, float64, float64, int64, float64,"
+    " float64, boolean, float64[::1])"
+)
 def gemm_time(
     chip: FloatArray, tiles: FloatArray, count: int, m: float, k: float, n: float, flow: int,
     precision: float, overhead: float, gap: bool, chosen: FloatArray,

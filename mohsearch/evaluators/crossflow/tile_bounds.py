@@ -166,7 +166,14 @@ def with_above(
 @inner
 def _index(sizes: FloatArray, count: int, value: float) -> int:
     """Return how many sizes are at most ``value``."""
-    return int(np.searchsorted(sizes[:count], value, side="right"))
+    low, high = 0, count
+    while low < high:
+        mid = (low + high) // 2
+        if sizes[mid] <= value:
+            low = mid + 1
+        else:
+            high = mid
+    return low
 
 
 @inner

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mohsearch.evaluators.crossflow.compiled import entry, inner
+from mohsearch.evaluators.crossflow.compiled import inner, outlined
 from mohsearch.evaluators.crossflow.layout import FloatArray
 from mohsearch.evaluators.crossflow.lstm import (
     C_B,
@@ -198,7 +198,10 @@ def _pop(when: FloatArray, what: IntArray, order: IntArray, size: int) -> None:
     when[at], what[at], order[at] = time, task, count
 
 
-@entry
+@outlined(
+    "float64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64,"
+    " float64[::1], boolean, float64[::1])"
+)
 def run(
     first: IntArray, successors: IntArray, predecessors: IntArray, resource: IntArray,
     kind: IntArray, root: int, devices: int, durations: FloatArray, links_kept: bool,
@@ -211,7 +214,7 @@ def run(
     """
     tasks = resource.size
     waiting = predecessors.copy()
-    busy = np.zeros(3 * devices, dtype=np.bool_)
+    busy = np.zeros(3 * devices, dtype=np.int64)
     last_link = 3 * devices - 2
     when, order = np.empty(tasks + 1), np.empty(tasks + 1, dtype=np.int64)
     what = np.empty(tasks + 1, dtype=np.int64)
@@ -221,7 +224,7 @@ def run(
     queued = 0
     size = count = 1
     when[0], what[0], order[0] = durations[kind[root]], root, 0
-    busy[resource[root]] = True
+    busy[resource[root]] = 1
     time = 0.0
     while size > 0:
         time, task = when[0], what[0]
@@ -235,18 +238,18 @@ def run(
                 ready[queued] = child
                 queued += 1
         if resource[task] >= 0:
-            busy[resource[task]] = False
+            busy[resource[task]] = 0
         elif not links_kept:
-            busy[last_link] = False
+            busy[last_link] = 0
         kept = 0
         for i in range(queued):
             task = ready[i]
-            if resource[task] >= 0 and busy[resource[task]]:
+            if resource[task] >= 0 and busy[resource[task]] == 1:
                 ready[kept] = task
                 kept += 1
                 continue
             if resource[task] >= 0:
-                busy[resource[task]] = True
+                busy[resource[task]] = 1
             length = durations[kind[task]] if kind[task] >= 0 else 0.0
             _push(when, what, order, size, time + length, count, task)
             size += 1
