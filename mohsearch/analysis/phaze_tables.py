@@ -1,26 +1,45 @@
 """Tables 2 and 5 of PHAZE from this project's studies, our figures beside the paper's.
 
-``python -m mohsearch.analysis.phaze_tables FOLDER...`` takes output folders of the studies
-``phaze_tpuv4_expert``, ``phaze_table2`` and ``phaze_table5`` (or their ``_compat`` forms); they may
-still be running; what is missing is shown as a dash.
+They take the runs of ``phaze_tpuv4_expert``, ``phaze_table2`` and ``phaze_table5`` (or their
+``_compat`` forms), ``phaze_common`` and ``phaze_hysteresis``; what is missing is shown as a dash.
+Runs of different cost models (such as ``compat: paper``) never meet in one table.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from mohsearch.analysis.fronts import Front
-from mohsearch.analysis.results import read_fronts
-from mohsearch.core.errors import MohsearchError
+from mohsearch.analysis.phaze_hysteresis import hysteresis, hysteresis_rows
+from mohsearch.core.cards import validate
+from mohsearch.problems.phaze_options import PhazeOptions
 from mohsearch.problems.phaze_published import PublishedModel, published
+
+Section = tuple[str, list[str]]
+"""A heading and the lines below it."""
 
 EXPERT, SOLVER = "tpuv4-expert", "tpuv4-solver"
 OTHERS = ("spotlight-expert", "spotlight-solver", "paper-found", "paper-common", "searched")
+PER_MODEL = (EXPERT, SOLVER, *OTHERS)
+SWITCHES = (
+    "op_costs",
+    "bandwidth_sharing",
+    "weight_gradients",
+    "precision",
+    "optimizer",
+    "sync_factor",
+    "clock_ghz",
+    "network_gb_per_s",
+    "memory_gb_per_s",
+    "sequence_parallel",
+    "sequence_length",
+    "devices",
+    "global_batch",
+)
+"""Options that make figures of two runs incomparable where they differ."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +91,19 @@ def table2(found: Mapping[tuple[str, str], Best]) -> list[str]:
 
 
 def _design_cells(design: Mapping[str, Any]) -> str:
-    arch, part = design["architecture"], design["models"][0]
-    cores = [arch[key] for key in ("tensor_cores", "vector_cores", "width", "depth")]
+    part = design["models"][0]
     plan = [part["pipeline"], part["data"], part["tensor"]]
     hbm = design["training"]["hbm_bytes"] // 2**30
     return (
-        f"| {_braces(cores)}, {arch['global_buffer_mib']} | {_braces(plan)} | {part['microbatch']} "
+        f"| {_accelerator(design)} | {_braces(plan)} | {part['microbatch']} "
         f"| {part['recompute']} | {hbm} |"
     )
+
+
+def _accelerator(design: Mapping[str, Any]) -> str:
+    arch = design["architecture"]
+    cores = [arch[key] for key in ("tensor_cores", "vector_cores", "width", "depth")]
+    return f"{_braces(cores)}, {arch['global_buffer_mib']}"
 
 
 def _paper_cells(row: PublishedModel) -> str:
@@ -148,28 +172,77 @@ def table5(found: Mapping[tuple[str, str], Best]) -> list[str]:
     return lines
 
 
-def main(folders: Sequence[str]) -> int:
-    """Print both tables for the studies in some folders; return the exit code."""
-    fronts: list[Front] = []
-    try:
-        for folder in folders:
-            fronts += read_fronts(Path(folder))
-    except MohsearchError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    found = best_designs(fronts)
-    for heading, lines in (
-        ("Throughput over TPUv4 with expert placement", speedups(found)),
-        ("Table 2", table2(found)),
-        ("Table 5: model FLOPs utilisation in percent, ours / paper", table5(found)),
-    ):
-        print(f"\n{heading}\n")
-        print("\n".join(lines))
-    return 0
+def modelling(front: Front) -> str:
+    """Return how a run models training: the default, ``compat: paper``, or what differs.
+
+    Examples
+    --------
+    >>> modelling(Front("a", {"options": {"compat": "paper"}}, (), {}, ()))
+    'compat: paper'
+    """
+    own = _switches(validate(PhazeOptions, dict(front.attrs.get("options") or {})))
+    if own == _switches(PhazeOptions()):
+        return "this project's model"
+    if own == _switches(PhazeOptions(compat="paper")):
+        return "compat: paper"
+    default = _switches(PhazeOptions())
+    changed = [f"{name} {own[name]}" for name in SWITCHES if own[name] != default[name]]
+    return ", ".join(changed)
 
 
-if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        print("error: name at least one results folder", file=sys.stderr)
-        raise SystemExit(2)
-    raise SystemExit(main(sys.argv[1:]))
+def _switches(options: PhazeOptions) -> dict[str, Any]:
+    resolved = options.resolved()
+    return {name: getattr(resolved, name) for name in SWITCHES}
+
+
+def common(fronts: Sequence[Front], found: Mapping[tuple[str, str], Best]) -> list[str]:
+    """Return the accelerators found for several models at once, and each model's throughput.
+
+    The ratio is to TPUv4 with the expert's placement, where that is among the runs.
+    """
+    lines: list[str] = []
+    for front in fronts:
+        if not len(front) or not front.designs or len(front.designs[0]["models"]) < 2:
+            continue
+        k = int(front.values["throughput_samples_per_s"].argmax())
+        design = front.designs[k]
+        mean = front.values["throughput_samples_per_s"][k]
+        accelerator = _accelerator(design)
+        hbm = design["training"]["hbm_bytes"] // 2**30
+        lines += [f"{front.attrs['problem_label']}: {accelerator} MiB, {hbm} GiB; mean {mean:.4g}"]
+        lines += ["", "| model | samples/s | over TPUv4, expert |", "|---|---|---|"]
+        ratios: list[float] = []
+        for part in design["models"]:
+            expert = found.get((EXPERT, part["model"]))
+            value, ratio = part["throughput_samples_per_s"], "-"
+            if expert is not None:
+                ratios.append(value / expert.throughput)
+                ratio = f"{ratios[-1]:.2f}"
+            lines.append(f"| {part['model']} | {value:.4g} | {ratio} |")
+        lines += [f"| geometric mean | | {_geometric(ratios)} |", ""]
+    return lines
+
+
+def sections(fronts: Sequence[Front]) -> list[Section]:
+    """Return all tables that the runs have something for, by cost model."""
+    groups: dict[str, list[Front]] = {}
+    for front in fronts:
+        groups.setdefault(modelling(front), []).append(front)
+    made: list[Section] = []
+    for name, members in groups.items():
+        found = best_designs([f for f in members if f.attrs["problem_label"] in PER_MODEL])
+        labels = {label for label, _ in found}
+        if labels & {EXPERT}:
+            made.append((f"Throughput over TPUv4 with expert placement ({name})", speedups(found)))
+        if "searched" in labels:
+            made.append((f"Table 2 ({name})", table2(found)))
+        if labels & {EXPERT, SOLVER, "paper-common"}:
+            title = f"Table 5: model FLOPs utilisation in percent, ours / paper ({name})"
+            made.append((title, table5(found)))
+        lines = common(members, found)
+        if lines:
+            made.append((f"One accelerator for several models ({name})", lines))
+        rows = hysteresis_rows(members)
+        if rows:
+            made.append((f"Levels of hysteresis beside the proof ({name})", hysteresis(rows)))
+    return made

@@ -19,6 +19,7 @@ from mohsearch.cli import (
     report,
     shelves,
     study,
+    tables,
     workload,
 )
 from mohsearch.cli.program import Program, example
@@ -51,6 +52,7 @@ for _command in (
     compare.compare,
     ablate.ablate,
     report.report,
+    tables.tables,
     workload.workload,
     shelves.template,
     shelves.problem,

@@ -427,6 +427,20 @@ def pipeline(
     _save(figure, output, folder, "pipeline.png")
 
 
+@plot.command(epilog=example("mohsearch plot hysteresis results/phaze_hysteresis"))
+@FOLDER
+@_OUTPUT
+@RUN_OPTION
+@_TITLE
+def hysteresis(folder: Path, output: Path | None, runs: tuple[str, ...], heading: str) -> None:
+    """Draw how far PHAZE's published search goes at each level, beside the proven optimum."""
+    from mohsearch.analysis.phaze_hysteresis import plot_hysteresis
+    from mohsearch.analysis.results import read_histories
+
+    figure = plot_hysteresis(read_histories(folder, runs), heading=heading)
+    _save(figure, output, folder, "hysteresis.png")
+
+
 @plot.command(epilog=example("mohsearch plot intensity results -o fig1.svg"))
 @FOLDER
 @_OUTPUT
