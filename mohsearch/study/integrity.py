@@ -26,7 +26,7 @@ from mohsearch.study.files import OutputFolder, write_json
 ATTRIBUTES_DIGEST = "attributes_digest"
 FORMAT = 1
 _METADATA = "zarr.json"
-_READING = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError)
+READING = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 """What reading a damaged array raises; CRC failures are ValueErrors."""
 
 
@@ -39,6 +39,16 @@ class DamagedRunError(InputError):
         super().__init__(
             f"run {run_id} is damaged: {what}; mend it with: mohsearch study resume {folder.root}",
             source=folder.results,
+        )
+
+
+class DamagedStudyError(InputError):
+    """The card of a study's output folder is not what was written."""
+
+    def __init__(self, what: str, folder: OutputFolder) -> None:
+        super().__init__(
+            f"is damaged: {what}; mend it with: mohsearch study resume {folder.root}",
+            source=folder.root,
         )
 
 
@@ -133,7 +143,7 @@ def damage(
     try:
         group: Any = zarr.open_group(root, mode="r", zarr_format=3)
         attributes = dict(group.attrs)
-    except _READING:
+    except READING:
         return f"{_METADATA} cannot be read"
     if ATTRIBUTES_DIGEST not in attributes and not folder.manifest(run_id).exists():
         # an early version wrote it, without digests; what it left unfinished begins anew
@@ -187,7 +197,7 @@ def _damaged_generation(group: Any) -> str | None:
                 archive[name][:stop], history, name, count
             ):
                 return f"history/{name} is not what was written"
-    except _READING as error:
+    except READING as error:
         return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     return None
 
@@ -287,7 +297,7 @@ def _read_sound(array: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     for start in range(0, array.shape[0], step):
         try:
             values[start : start + step] = array[start : start + step]
-        except _READING:
+        except READING:
             continue
         readable[start : start + step] = True
     return values, readable

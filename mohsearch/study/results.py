@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mohsearch.core.errors import InputError, UnknownNameError
+from mohsearch.study.card import damaged_card
 from mohsearch.study.files import OutputFolder
-from mohsearch.study.integrity import DamagedRunError, damage
+from mohsearch.study.integrity import DamagedRunError, DamagedStudyError, damage
 from mohsearch.study.plan import plan_study
 from mohsearch.study.run import stored_study
 from mohsearch.study.store import run_attributes
@@ -191,11 +192,14 @@ def check_results(folder: OutputFolder, *, only: str = "") -> int:
 
     Raises
     ------
-    DamagedRunError
-        Naming the first damaged run, and how to mend it.
+    DamagedRunError, DamagedStudyError
+        Naming the first damaged run or file, and how to mend it.
     """
     if not folder.results.is_dir():
         raise InputError("holds no results", source=folder.root)
+    changed = damaged_card(folder)
+    if changed is not None:
+        raise DamagedStudyError(changed, folder)
     runs = _runs(folder)
     for name in runs:
         broken = damage(folder, name, only=only)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import mohsearch
-from mohsearch.core.cards import read_json, validate
+from mohsearch.core.cards import validate
 from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError
 from mohsearch.problems.base import SearchProblem
+from mohsearch.study.card import check_folder, forget_other_study, stored_card, write_card
 from mohsearch.study.carry_out import RunOutcome, describe_failure, note_failure
 from mohsearch.study.events import Progress, StudyEvent, silent
 from mohsearch.study.executor import key_digest, run_divided, run_here, run_in_processes
-from mohsearch.study.files import OutputFolder, locked, write_json
+from mohsearch.study.files import OutputFolder, locked
 from mohsearch.study.objects import build_problem, check_search
 from mohsearch.study.plan import Plan, PlannedRun, Study, plan_study
 from mohsearch.study.spec import StudySpec
-from mohsearch.study.store import create_tree, is_complete
-
-FORMAT = 1
+from mohsearch.study.store import is_complete
 
 
 @dataclass(frozen=True)
@@ -100,11 +96,12 @@ def run_study(
             field="evaluation.limit_s",
         )
     folder = OutputFolder(output)
-    _check_folder(folder, plan)
+    check_folder(folder, plan)
     with locked(folder.root / ".lock", "this folder"):
-        _check_folder(folder, plan)
+        check_folder(folder, plan)
         try:
-            _write_card(folder, plan)
+            forget_other_study(folder, plan)
+            write_card(folder, plan)
             return _run_plan(plan, folder, workers, cache_dir, progress)
         except OSError as error:  # a full disk, say
             raise InputError(error.strerror or str(error), source=folder.root) from error
@@ -136,65 +133,11 @@ def stored_study(folder: OutputFolder) -> Study:
     InputError
         If there is none.
     """
-    if not folder.card.is_file():
-        problem = "holds no study" if folder.root.is_dir() else "no such folder"
-        raise InputError(problem, source=folder.root)
-    card = read_json(folder.card)
-    try:
-        spec, source, roots = card["spec"], Path(card["source"]), card["roots"]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"not a study of this program: {error}", source=folder.card) from error
+    card = stored_card(folder)
+    spec, source, roots = card["spec"], Path(card["source"]), card["roots"]
     return Study(
         validate(StudySpec, spec, source=folder.card), source, Catalog([Path(r) for r in roots])
     )
-
-
-def _check_folder(folder: OutputFolder, plan: Plan) -> None:
-    """Refuse a folder that holds something else."""
-    if folder.root.exists() and not folder.root.is_dir():
-        raise InputError("is a file, not a folder", source=folder.root)
-    if folder.card.is_file():
-        card = read_json(folder.card)
-        if card.get("format") != FORMAT or card.get("digest") != plan.digest:
-            raise InputError(
-                f"holds results of a different study ({card.get('name', 'unknown')}); "
-                "choose another folder",
-                source=folder.root,
-            )
-    elif folder.root.is_dir():
-        others = [p.name for p in folder.root.iterdir() if p.name != ".lock"]
-        if others:
-            raise InputError(
-                f"is not empty and holds no study (it has {sorted(others)[0]}); "
-                "choose another folder",
-                source=folder.root,
-            )
-
-
-def _write_card(folder: OutputFolder, plan: Plan) -> None:
-    if folder.card.is_file() and (folder.results / "zarr.json").is_file():
-        return
-    study = plan.study
-    spec = study.spec.model_dump(mode="json")
-    create_tree(
-        folder,
-        {
-            "study": study.spec.name,
-            "title": study.spec.title,
-            "spec": json.dumps(spec),
-            "mohsearch_version": mohsearch.__version__,
-        },
-    )
-    card: dict[str, Any] = {
-        "format": FORMAT,
-        "name": study.spec.name,
-        "digest": plan.digest,
-        "source": str(study.source),
-        "roots": [str(root) for root in study.catalog.roots],
-        "mohsearch_version": mohsearch.__version__,
-        "spec": spec,
-    }
-    write_json(folder.card, card)
 
 
 def _run_plan(

@@ -311,12 +311,6 @@ def is_complete(folder: OutputFolder, run_id: str) -> bool:
     )
 
 
-def create_tree(folder: OutputFolder, attributes: Mapping[str, Any]) -> None:
-    """Create the root of the results tree if it is not there."""
-    if not (folder.results / "zarr.json").is_file():
-        zarr.open_group(folder.results, mode="a", zarr_format=3, attributes=dict(attributes))
-
-
 class _staged:
     """Context that yields a scratch folder and moves it to its place when the block succeeds."""
 

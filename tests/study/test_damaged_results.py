@@ -10,7 +10,7 @@ import pytest
 from mohsearch.core.errors import InputError
 from mohsearch.study import open_results, resume_study, run_study, status
 from mohsearch.study.files import OutputFolder
-from mohsearch.study.integrity import DamagedRunError, damage
+from mohsearch.study.integrity import DamagedRunError, DamagedStudyError, damage
 
 
 @pytest.fixture
@@ -32,9 +32,15 @@ def half_done(study, tmp_path, monkeypatch):
 
 
 def data_files(folder):
-    """Every file of the results but the root's metadata, which hold no result."""
+    """Every file of every run."""
     results = folder / "results.zarr"
     return [p for p in sorted(results.rglob("*")) if p.is_file() and p.parent != results]
+
+
+def all_files(folder):
+    """Every file that says anything: those of the runs, their manifests, the card, the root."""
+    others = [*(folder / ".manifests").iterdir(), folder / "study.json"]
+    return [*data_files(folder), *others, folder / "results.zarr" / "zarr.json"]
 
 
 def flip(path, rng):
@@ -51,7 +57,7 @@ def answer(folder):
         found = {n: np.asarray(v["front"]["profit_a"]).tolist() for n, v in tree.children.items()}
         tree.close()
         return found
-    except DamagedRunError as error:
+    except (DamagedRunError, DamagedStudyError) as error:
         return str(error)
 
 
@@ -67,13 +73,13 @@ def noticed(folder, change, files, rng, tmp_path):
 
 
 @pytest.mark.parametrize("state", ["done", "half_done"])
-@pytest.mark.parametrize("rounds", [1, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_every_flipped_bit_is_noticed_before_anything_is_read(
     state, rounds, request, tmp_path, capsys
 ):
     folder = request.getfixturevalue(state)
     whole = answer(folder) if state == "done" else None
-    files = data_files(folder) * rounds
+    files = all_files(folder) * rounds
     if rounds == 1:
         files = files[::3]
     found = noticed(folder, flip, files, random.Random(1), tmp_path)
@@ -151,8 +157,40 @@ def test_the_state_of_damaged_results_is_shown(done):
     assert (run.status, run.message) == ("damaged", "zarr.json has changed")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\x00", '{"format": 1}'])
-def test_a_damaged_study_card_is_refused(done, text):
-    (done / "study.json").write_text(text)
+WRONG_CARDS = ["", "{", "[]", "\x00", '{"format": 1}', None]
+
+
+def put(path, text):
+    path.unlink() if text is None else path.write_text(text)
+
+
+@pytest.mark.parametrize("text", WRONG_CARDS)
+@pytest.mark.parametrize("name", ["study.json", "results.zarr/zarr.json"])
+def test_either_place_of_the_card_is_mended_from_the_other(done, content_of, name, text):
+    whole, (card, root) = content_of(done), (done / "study.json", done / "results.zarr/zarr.json")
+    before = json.loads(card.read_text()), json.loads(root.read_text())
+    put(done / name, text)
+    with pytest.raises(InputError, match=r"is damaged|holds no results"):
+        open_results(done)
+    assert [run.status for run in status(done).runs] == ["complete"]
+    assert resume_study(done).already_complete
+    assert content_of(done) == whole
+    assert (json.loads(card.read_text()), json.loads(root.read_text())) == before
+
+
+def test_a_study_whose_card_is_damaged_in_both_places_is_refused(done):
+    for name in ("study.json", "results.zarr/zarr.json"):
+        flip(done / name, random.Random(5))
     with pytest.raises(InputError, match=r"study\.json"):
         resume_study(done)
+
+
+def test_a_card_in_a_format_of_a_later_version_is_refused_with_the_reason(done, study):
+    from mohsearch.study.integrity import sealed
+
+    card = done / "study.json"
+    content = json.loads(card.read_text()) | {"format": 2, "mohsearch_version": "9.1"}
+    card.write_text(json.dumps(sealed(content)))
+    for begin in (lambda: resume_study(done), lambda: run_study(study(), done)):
+        with pytest.raises(InputError, match=r"written by mohsearch 9\.1 in format 2; .* format 1"):
+            begin()
