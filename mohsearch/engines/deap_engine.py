@@ -19,6 +19,9 @@ from mohsearch.engines.breeding import Breeder
 from mohsearch.engines.directions import reference_directions
 from mohsearch.engines.engine import Capabilities, Engine, FloatArray, IntArray
 
+BEYOND = 1e30
+"""What stands for the objectives of a genome that breaks constraints, times 1 + its violation."""
+
 
 class _Individual:
     """A row with a DEAP fitness."""
@@ -61,13 +64,16 @@ class DeapEngine(Engine):
     ``nsga2`` and ``nsga3`` use the logarithmic sorting: the default one takes fourteen times as
     long. Parents meet in binary tournaments by rank, then crowding distance (``nsga2``) or chance
     (``spea2``); under ``nsga3`` by chance alone, as that algorithm has it.
+
+    DEAP knows no constraints. Genomes that break some get values beyond all others, larger with the
+    sum of violations, which is Deb's constrained domination (2002) in a sorting by domination.
+    ``nsga3`` refuses constraints: it scales by the worst values it ever saw.
     """
 
     algorithms: ClassVar = {
         "nsga2": Capabilities(
             "selection by deap.tools.selNSGA2; Deb et al. 2002",
             min_objectives=2,
-            constraints=False,
             immigrants=True,
         ),
         "nsga3": Capabilities(
@@ -79,7 +85,6 @@ class DeapEngine(Engine):
         "spea2": Capabilities(
             "selection by deap.tools.selSPEA2; Zitzler, Laumanns and Thiele 2001",
             min_objectives=2,
-            constraints=False,
             immigrants=True,
         ),
     }
@@ -120,7 +125,8 @@ class DeapEngine(Engine):
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Let DEAP select the next population from parents and offspring."""
         rows = np.asarray(X, dtype=self.seen.dtype)
-        born = [_Individual(x, self._fitness(f)) for x, f in zip(rows, F.tolist(), strict=True)]
+        values = constrained(F, G).tolist()
+        born = [_Individual(x, self._fitness(f)) for x, f in zip(rows, values, strict=True)]
         everyone = self._members + born
         count = min(self.population_size, len(everyone))
         if self.algorithm == "nsga2":
@@ -137,3 +143,23 @@ class DeapEngine(Engine):
         if not self._members:
             return np.empty((0, self.problem.n_var), dtype=self.seen.dtype)
         return np.stack([member.x for member in self._members])
+
+
+def constrained(F: FloatArray, G: FloatArray) -> FloatArray:
+    """Return objectives under which plain domination is Deb's constrained domination.
+
+    Parameters
+    ----------
+    F
+        Minimised objectives below 1e30, shape (n, m).
+    G
+        Constraints, feasible where <= 0, shape (n, k).
+
+    Examples
+    --------
+    >>> F, G = np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([[-1.0], [0.5]])
+    >>> constrained(F, G).tolist()
+    [[1.0, 2.0], [1.5e+30, 1.5e+30]]
+    """
+    violation = np.maximum(G, 0.0).sum(axis=1, keepdims=True)
+    return np.asarray(np.where(violation > 0, BEYOND * (1.0 + violation), F))
