@@ -4,6 +4,14 @@ import moocore
 import numpy as np
 import pytest
 
+from mohsearch.engines import ENGINES
+from mohsearch.problems.base import (
+    BudgetCard,
+    MetricCard,
+    ProblemCard,
+    SearchProblem,
+)
+
 CASES = ("knapsack", "assignment", "accelerators")
 
 
@@ -71,6 +79,80 @@ def test_other_libraries_nsga2_come_near_the_exact_front(cases, search, engine, 
     made = search(cases.Assignment(), engine=engine, population=30, generations=30)
     assert found_share(cases, made) >= least
     assert len(made.archive) == 900, "no genome twice"
+
+
+class Portions(SearchProblem):
+    """Two amounts and waste: the less the better, but the amounts make twelve together."""
+
+    permutation = False
+
+    def __init__(self):
+        loads = [
+            MetricCard(name=n, unit="1", sense="min", description=n) for n in ("left", "right")
+        ]
+        card = ProblemCard(
+            slug="portions",
+            title="portions",
+            description="two amounts with a lower limit on their sum",
+            reference="this test",
+            variables=(),
+            metrics=tuple(loads),
+            constraints=(
+                MetricCard(name="short", unit="1", sense="min", description="missing from 12"),
+            ),
+            objectives=("left", "right"),
+            budget=BudgetCard(population=20, generations=20),
+        )
+        super().__init__(card, np.zeros(3, dtype=int), np.full(3, 15))
+
+    def metrics(self, X):
+        a, b, waste = np.asarray(X, dtype=float).T
+        return {"left": a + 2 * waste, "right": b + waste, "short": 12 - a - b}
+
+    def decode(self, x):
+        return {"portions": x.tolist()}
+
+    def digest(self):
+        return "portions"
+
+
+CONSTRAINED = [
+    ("array", "nsga2"),
+    ("deap", "nsga2"),
+    ("deap", "spea2"),
+    ("optuna", "nsgaii"),
+    ("optuna", "nsgaiii"),
+    ("pymoo", "nsga2"),
+    ("pymoo", "sms-emoa"),
+    pytest.param("pymoo", "age-moea2", marks=pytest.mark.slow),  # compiles for ten seconds
+]
+
+
+@pytest.mark.parametrize(("engine", "algorithm"), CONSTRAINED)
+def test_algorithms_with_constraints_end_on_the_constrained_front(cases, search, engine, algorithm):
+    """4,096 points, 13 of them the front; without the constraint it would be (0, 0) alone."""
+    made = search(Portions(), engine=engine, algorithm=algorithm, population=20, generations=30)
+    generations = list(made.generations())
+    assert (made.archive.constraints() > 0).any(), "some are infeasible on the way"
+    if engine != "optuna":  # whose population is what it asked for last
+        assert (made.archive.constraints(generations[-1].population) <= 0).all()
+    front = made.archive.objectives(made.archive.front())
+    exact = np.array([(a, 12.0 - a) for a in range(13)])
+    reference = np.full(2, 13.0)
+    found = moocore.hypervolume(front, ref=reference)
+    assert front.sum(axis=1).min() == 12.0
+    assert 0.9 <= found / moocore.hypervolume(exact, ref=reference) <= 1.0
+
+
+def test_every_algorithm_with_constraints_is_in_that_test():
+    """TPE, GP and QMC go by Optuna's rules, which have a test of their own."""
+    rows = {getattr(case, "values", case) for case in CONSTRAINED}
+    general = {"array", "deap", "optuna", "pymoo"}
+    gene_by_gene = {"tpe", "gp", "qmc", "random"}
+    for name in general:
+        for algorithm, can in ENGINES.load(name).algorithms.items():
+            if can.constraints and can.max_objectives != 1 and algorithm not in gene_by_gene:
+                assert (name, algorithm) in rows
 
 
 @pytest.mark.parametrize(
