@@ -11,6 +11,7 @@ from mohsearch.core.cards import read_json
 from mohsearch.core.errors import InputError
 from mohsearch.evaluators.partition.bounds import interval_bounds
 from mohsearch.evaluators.partition.costs import describe_partition
+from mohsearch.evaluators.partition.cut_bound import cut_bounds
 from mohsearch.evaluators.partition.task import PartitionTask
 from mohsearch.evaluators.partition.validity import check_partition
 from mohsearch.evaluators.report import EvaluationReport
@@ -60,7 +61,7 @@ def evaluate(path: Path, partition: Path, *, chips: int | None = None) -> Evalua
         return EvaluationReport((row,), {graph.name: row}, "json")
     details = describe_partition(task, labels)
     metrics = details["metrics"]
-    bound = interval_bounds(task).bound_s
+    bound = max(interval_bounds(task).bound_s, cut_bounds(task).general_s)
     row |= {
         "chips_used": int(metrics["chips"]),
         "interval_s": metrics["interval_s"],

@@ -85,7 +85,8 @@ def solve_cpsat(
         status,
         f"CP-SAT {model}",
         answer["seconds"],
-        bound_s if model == "general" else None,
+        bound_s if model == "general" else 0.0,
+        0.0 if model == "general" else bound_s,
     )
     slack = (task.n + 4 * task.graph.n_edges) * TICK_S
     if abs(best.interval_s - answer["objective"] * TICK_S) > slack:

@@ -50,6 +50,25 @@ def count_downsets(task: PartitionTask, limit: int = MAX_DOWNSETS) -> int:
     return len(_list(task, limit))
 
 
+def list_downsets(task: PartitionTask, limit: int = MAX_DOWNSETS) -> NDArray[np.uint64]:
+    """Return all downsets of a task's graph as bits (N, words), from the smallest to the largest.
+
+    Raises
+    ------
+    InfeasibleError
+        If there are more than ``limit``.
+    """
+    if limit < 1:
+        raise InputError(f"limit must be positive, got {limit}")
+    sets = _list(task, limit)
+    if len(sets) > limit:
+        raise InfeasibleError(
+            f"{task.graph.name} has more than {limit} downsets: too many for the exact program"
+        )
+    sizes = np.bitwise_count(sets).sum(axis=1)
+    return np.ascontiguousarray(sets[np.argsort(sizes, kind="stable")])
+
+
 def solve_downsets(task: PartitionTask, limit: int = MAX_DOWNSETS) -> DownsetSolution:
     """Return the optimal chain partition for every number of chips up to the task's.
 
@@ -72,15 +91,7 @@ def solve_downsets(task: PartitionTask, limit: int = MAX_DOWNSETS) -> DownsetSol
     >>> solution.chips.tolist(), round(float(solution.interval_s.min()) * 1e6, 1)
     ([1, 2, 3, 4, 5, 6, 7, 8], 50.2)
     """
-    if limit < 1:
-        raise InputError(f"limit must be positive, got {limit}")
-    sets = _list(task, limit)
-    if len(sets) > limit:
-        raise InfeasibleError(
-            f"{task.graph.name} has more than {limit} downsets: too many for the exact program"
-        )
-    sizes = np.bitwise_count(sets).sum(axis=1)
-    sets = np.ascontiguousarray(sets[np.argsort(sizes, kind="stable")])
+    sets = list_downsets(task, limit)
     graph, count = task.graph, len(sets)
     time, cut, closed = np.empty(count), np.empty(count), np.empty_like(sets)
     kernels.describe_downsets(

@@ -103,6 +103,14 @@ class EdgeRelations:
     between: NDArray[np.int32]
 
 
+def closures(graph: PartitionGraph) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return the ops after and the ops before each op, itself included, as bits (n, words)."""
+    shape = (graph.n, (graph.n + 63) // 64)
+    after, before = np.zeros(shape, np.uint64), np.zeros(shape, np.uint64)
+    _fill_closures(graph.succ_starts, graph.edge_dst, after, before)
+    return after, before
+
+
 def relate_edges(graph: PartitionGraph, weight: Floats) -> EdgeRelations:
     """Return the relations of all edges, ``weight`` (n,) summed along their paths.
 
@@ -116,10 +124,7 @@ def relate_edges(graph: PartitionGraph, weight: Floats) -> EdgeRelations:
     >>> relations.beside.tolist(), relations.path_weight.tolist(), relations.between.tolist()
     ([1, 1, 2, 1], [2.0, 3.0, 2.0, 2.0], [1])
     """
-    n = graph.n
-    words = (n + 63) // 64
-    after, before = np.zeros((n, words), np.uint64), np.zeros((n, words), np.uint64)
-    _fill_closures(graph.succ_starts, graph.edge_dst, after, before)
+    after, before = closures(graph)
     edges = graph.n_edges
     beside, counts = np.zeros(edges, np.int64), np.zeros(edges, np.int64)
     time = np.zeros(edges)

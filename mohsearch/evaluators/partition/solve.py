@@ -13,7 +13,9 @@ from mohsearch.core.seeds import generator
 from mohsearch.evaluators.partition.bounds import IntervalBounds, interval_bounds
 from mohsearch.evaluators.partition.contiguous import order_from_keys, split_orders
 from mohsearch.evaluators.partition.costs import Labels, evaluate_partitions
-from mohsearch.evaluators.partition.downsets import solve_downsets
+from mohsearch.evaluators.partition.cut_bound import cut_bounds
+from mohsearch.evaluators.partition.downsets import DownsetSolution, solve_downsets
+from mohsearch.evaluators.partition.general_program import MAX_DOWNSETS, solve_general
 from mohsearch.evaluators.partition.local_search import anneal_chain
 from mohsearch.evaluators.partition.task import PartitionTask
 from mohsearch.evaluators.partition.validity import check_partition
@@ -22,7 +24,8 @@ Status = Literal["optimal", "chain-optimal", "feasible"]
 
 ORDERS = 32
 MOVES = 4_000_000
-CLOSE = 1e-9
+CLOSE = 1e-6
+"""Relative distance from a bound that counts as reaching it."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,12 @@ class BestPartition:
         Its analytic interval, worked out from the labels.
     bound_s
         No valid partition is below.
+    chain_bound_s
+        No partition whose chips form a chain is below.
     status
-        ``optimal``: the interval equals the bound, or a complete search proved it;
-        ``chain-optimal``: no partition whose chips form a chain is better; ``feasible``: neither.
+        ``optimal``: the interval reaches the bound to one in a million, or a complete search proved
+        it; ``chain-optimal``: no partition whose chips form a chain is better; ``feasible``:
+        neither.
     method
         What found it.
     seconds
@@ -49,6 +55,7 @@ class BestPartition:
     labels: Labels
     interval_s: float
     bound_s: float
+    chain_bound_s: float
     status: Status
     method: str
     seconds: float
@@ -67,9 +74,12 @@ def certify(
     status: Status,
     method: str,
     seconds: float,
-    bound_s: float | None = None,
+    bound_s: float = 0.0,
+    chain_bound_s: float = 0.0,
 ) -> BestPartition:
     """Return a record of a partition, checked and evaluated from its labels alone.
+
+    ``bound_s`` and ``chain_bound_s`` are what is proven besides :func:`interval_bounds`.
 
     Raises
     ------
@@ -81,12 +91,15 @@ def certify(
         raise InfeasibleError(f"{method} returned an invalid partition: {verdict.message}")
     interval = float(evaluate_partitions(task, labels)["interval_s"][0])
     proven: IntervalBounds = interval_bounds(task)
-    bound = max(proven.bound_s, 0.0 if bound_s is None else bound_s)
+    bound = max(proven.bound_s, bound_s)
+    chain_bound = max(bound, chain_bound_s)
     if interval < bound * (1 - 1e-6):
         raise InfeasibleError(f"{method} returned {interval:g} s, below the bound {bound:g} s")
     if interval <= bound * (1 + CLOSE):
         status = "optimal"
-    return BestPartition(np.asarray(labels), interval, bound, status, method, seconds)
+    elif status == "feasible" and interval <= chain_bound * (1 + CLOSE):
+        status = "chain-optimal"
+    return BestPartition(np.asarray(labels), interval, bound, chain_bound, status, method, seconds)
 
 
 def best_partition(
@@ -100,8 +113,8 @@ def best_partition(
 ) -> BestPartition:
     """Return the best partition found, by interval.
 
-    The exact program over downsets where the graph has few; else the best split of several orders,
-    annealed.
+    Where the graph has few downsets: the exact program over them, for chains, and the one for all
+    partitions. Else the best split of several orders, annealed, beside a bound by cuts.
 
     Parameters
     ----------
@@ -110,7 +123,8 @@ def best_partition(
     seed
         Of the random orders and of the annealing.
     max_downsets
-        Up to this many downsets the chain optimum is worked out.
+        Up to this many downsets the chain optimum is worked out; up to 4000, partitions that are no
+        chains are searched as well.
     moves, orders, starts
         Annealing moves from each of the best ``starts`` splits of ``orders`` random orders.
 
@@ -124,7 +138,7 @@ def best_partition(
     >>> from mohsearch.workloads.op_graph_files import load_graph
     >>> best = best_partition(PartitionTask(load_graph("timm_dla34"), chips=8))
     >>> best.status, round(best.interval_s * 1e6, 1), round(best.gap, 3)
-    ('chain-optimal', 247.8, 0.193)
+    ('optimal', 247.8, 0.0)
     """
     if min(max_downsets, moves, orders, starts) < 0 or starts < 1:
         raise InputError("efforts must not be negative, and one start is needed")
@@ -132,22 +146,53 @@ def best_partition(
     try:
         exact = solve_downsets(task, max(max_downsets, 1))
     except InfeasibleError:
-        labels = _searched(task, seed, moves, orders, starts)
+        bounds = cut_bounds(task)
+        goal = max(interval_bounds(task).bound_s, bounds.chain_s)
+        labels = _searched(task, seed, moves, orders, starts, goal)
         seconds = time.process_time() - begun
-        return certify(task, labels, "feasible", "orders and annealing", seconds)
+        return certify(
+            task, labels, "feasible", "orders and annealing", seconds, bounds.general_s,
+            bounds.chain_s,
+        )  # fmt: skip
+    return _complete(task, exact, begun)
+
+
+def _complete(task: PartitionTask, exact: DownsetSolution, begun: float) -> BestPartition:
+    """Return the best chain, or a partition that is better and no chain."""
+    chain_s = float(exact.interval_s[exact.best])
+    labels, method, bound = exact.labels[exact.best], "downsets", 0.0
+    if exact.downsets > MAX_DOWNSETS:
+        bound = cut_bounds(task).general_s
+    else:
+        general = solve_general(task, chain_s)
+        bound = general.bound_s
+        if general.labels is not None:
+            labels, method = general.labels, "downsets, chips in parallel"
+    status: Status = "chain-optimal" if method == "downsets" else "feasible"
     seconds = time.process_time() - begun
-    return certify(task, exact.labels[exact.best], "chain-optimal", "downsets", seconds)
+    return certify(task, labels, status, method, seconds, bound, chain_s)
 
 
-def _searched(task: PartitionTask, seed: int, moves: int, orders: int, starts: int) -> Labels:
+def _searched(
+    task: PartitionTask, seed: int, moves: int, orders: int, starts: int, goal_s: float
+) -> Labels:
+    """Return the best of the splits of several orders, and of what annealing makes of them.
+
+    ``goal_s`` is where no chain can be better.
+    """
     rng = generator(seed, "best-partition", task.graph.name, task.chips)
     keys = np.concatenate([np.arange(task.n)[None] / task.n, rng.random((orders, task.n))])
     labels, intervals = split_orders(task, order_from_keys(task.graph, keys))
-    found: list[tuple[float, Labels]] = [(float(intervals.min()), labels[int(intervals.argmin())])]
+    best_s = float(intervals.min())
+    best: Labels = labels[int(intervals.argmin())]
     for start in np.argsort(intervals, kind="stable")[:starts]:
-        row, interval = anneal_chain(task, labels[start], rng, moves)
-        found.append((interval, row))
+        if best_s <= goal_s * (1 + CLOSE):
+            break
+        row, _ = anneal_chain(task, labels[start], rng, moves)
         order = np.lexsort((np.arange(task.n), row))
-        again, intervals_again = split_orders(task, order)
-        found.append((float(intervals_again[0]), again[0]))
-    return min(found, key=lambda entry: entry[0])[1]
+        again, _ = split_orders(task, order)
+        for found in (row, again[0]):
+            interval = float(evaluate_partitions(task, found)["interval_s"][0])
+            if interval < best_s:
+                best_s, best = interval, found
+    return best
