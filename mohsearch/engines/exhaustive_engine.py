@@ -6,9 +6,10 @@ cheap ones first: ``function(X)`` returns for genomes X (n, n_var) a value of ev
 the genome cannot beat, in natural sign, and for constraints one that it cannot go below. A genome
 is left out when a design already evaluated is at least as good in every objective as the genome can
 be, or when a constraint cannot be met; when all are evaluated or left out, the front found is the
-front of the whole space. ``gaps(X)`` may say by what share the values of evaluated
-genomes may still improve where an optimisation inside was not proven optimal: then, as while
-genomes are open, only a bound is proven, and the report states how far it is from what was found.
+front of the whole space. ``gaps(X)`` may say by what share the values of evaluated genomes may
+still improve where an optimisation inside was not proven optimal, shape (n,) or, by objective, (n,
+n_obj): then, as while genomes are open, only a bound is proven, and the report states how far it is
+from what was found.
 """
 
 from __future__ import annotations
@@ -114,11 +115,12 @@ class ExhaustiveEngine(Engine):
         if fits.any():
             self._best = _front(np.concatenate([self._best, F[fits]]))
         gaps = getattr(self.problem, "gaps", None)
-        values = np.zeros(len(X)) if gaps is None else np.asarray(gaps(X))
+        shares = np.zeros((len(X), 1)) if gaps is None else np.asarray(gaps(X)).reshape(len(X), -1)
+        values = shares.max(axis=1, initial=0.0)
         inexact = values > ROUNDING
         self._open += int(inexact.sum())
         self._largest_gap = max(self._largest_gap, float(values.max(initial=0.0)))
-        within = F - np.abs(F) * (values / (1.0 - values))[:, None]
+        within = F - np.abs(F) * (shares / (1.0 - shares))
         improvable = np.concatenate([self._improvable, within[fits & inexact]])
         self._improvable = improvable[~_covered(improvable, self._best)]
 

@@ -24,7 +24,7 @@ from mohsearch.evaluators.training_grid import (
 from mohsearch.evaluators.training_search import Setting, SettingTables, Training, TrainingSearch
 from mohsearch.evaluators.training_times import TrainingModel
 from mohsearch.problems.base import ProblemCard, SearchProblem
-from mohsearch.problems.phaze_design import describe_training
+from mohsearch.problems.phaze_design import describe_architecture, describe_training
 from mohsearch.problems.phaze_options import PhazeOptions
 from mohsearch.problems.phaze_published import published, with_published
 from mohsearch.workloads.hf_config import ModelConfig
@@ -38,6 +38,9 @@ Flags = NDArray[np.bool_]
 NOT_PLACED = 1e12
 """Stands for the time, energy and power of a design that cannot train a model; such a design
 violates a constraint, so that the number is never compared."""
+
+GIVEN = frozenset({"area_mm2", "hbm_bytes"})
+"""Metrics that no optimisation inside a design changes."""
 
 BIN_MM2 = 0.01
 """Area bins of the published exploration order: 10,000 um2."""
@@ -86,6 +89,7 @@ class PhazeProblem(SearchProblem):
         self.cluster = self.options.cluster()
         self.searches = tuple(self._search(model) for model in self.models)
         self._gaps: dict[bytes, float] = {}
+        self._energies: dict[bytes, float] = {}
         self._tables: dict[tuple[int, int, str, bool], tuple[SettingTables, Flags]] = {}
         upper = np.array(self.grid.shape) - 1
         super().__init__(card or load_card(), np.zeros_like(upper), upper, objectives)
@@ -199,6 +203,8 @@ class PhazeProblem(SearchProblem):
         peak = self._peak_flops(self.grid.architectures(X[at]))
         values["throughput_samples_per_s"][at] = self._mean(throughput)
         values["energy_j"][at] = np.exp(np.log(energy).mean(axis=0))
+        for row in at.tolist():
+            self._energies[X[row].astype(np.int64).tobytes()] = float(values["energy_j"][row])
         values["iteration_s"][at] = times.sum(axis=0)
         values["mfu"][at] = (throughput * flops[:, None] / peak).mean(axis=0)
         values["power_w"][at] = (energy * self.cluster.batch).sum(axis=0) / times.sum(axis=0)
@@ -219,17 +225,35 @@ class PhazeProblem(SearchProblem):
         return np.asarray(2.0 * elements * self.options.clock_ghz * 1e9 * self.cluster.devices)
 
     def gaps(self, X: NDArray[Any]) -> Floats:
-        """Return by how much the time of evaluated designs may still fall, as a share of it.
+        """Return by what share of its value each objective of evaluated designs may still improve.
 
-        The largest of several models; zero where schedules and placement are proven optimal, and
-        where nothing is placed. Designs that another process or session evaluated are evaluated
-        again here.
+        Shape (n, n_obj). It is the share by which the time may fall, of several models the largest;
+        for the energy what no schedule undercuts; zero where schedules and placement are proven
+        optimal, where nothing is placed, and for area and memory, which are given. Designs that
+        another process or session evaluated are evaluated again here.
         """
         rows = np.asarray(X).astype(np.int64)
         unknown = [row.tobytes() not in self._gaps for row in rows]
         if any(unknown):
             self.metrics(rows[unknown])
-        return np.array([self._gaps.get(row.tobytes(), 0.0) for row in rows])
+        share = np.array([self._gaps.get(row.tobytes(), 0.0) for row in rows])
+        columns = {name: np.zeros(len(rows)) for name in GIVEN} | {
+            "energy_j": self._energy_share(rows, share)
+        }
+        return np.stack([columns.get(m.name, share) for m in self.objective_cards], axis=1)
+
+    def _energy_share(self, rows: Integers, share: Floats) -> Floats:
+        """Return the share of the energy that a faster schedule may save, shape (n,).
+
+        A faster schedule may take any cores: what no schedule undercuts is the bound.
+        """
+        result = share.copy()
+        mine = np.flatnonzero(share > 0)
+        if len(mine) and self.options.expert_plan() is None:
+            least = self._optimistic(rows[mine], placed=True)["energy_j"]
+            spent = np.array([self._energies[rows[i].tobytes()] for i in mine.tolist()])
+            result[mine] = np.clip(1.0 - least / spent, 0.0, None)
+        return result
 
     def designs(self) -> Integers:
         """Return all designs within the area budget, larger areas first."""
@@ -332,7 +356,7 @@ class PhazeProblem(SearchProblem):
         if metrics["area_excess_mm2"] == 0:
             parts = [describe_training(search, machines, settings) for search in self.searches]
         return {
-            "architecture": _architecture(machines),
+            "architecture": describe_architecture(machines),
             "training": {
                 "hbm_bytes": self.grid.hbm_bytes[int(row[0, HBM])],
                 "devices": self.cluster.devices,
@@ -439,22 +463,6 @@ def _cuts(config: ModelConfig, width: int, options: PhazeOptions) -> bool:
             return False
         raise
     return True
-
-
-def _architecture(machines: Architectures) -> dict[str, Any]:
-    one = {
-        "tensor_cores": int(machines.tensor_cores[0]),
-        "vector_cores": int(machines.vector_cores[0]),
-        "width": int(machines.width[0]),
-        "depth": int(machines.depth[0]),
-        "global_buffer_mib": int(machines.global_buffer_mib[0]),
-    }
-    return one | {
-        "tensor_buffer_kib": int(machines.tensor_buffer_kib[0]),
-        "vector_buffer_kib": int(machines.vector_buffer_kib[0]),
-        "global_buffer_words_per_cycle": float(machines.global_buffer_words_per_cycle[0]),
-        "multipliers": one["tensor_cores"] * one["width"] * one["depth"],
-    }
 
 
 def build(

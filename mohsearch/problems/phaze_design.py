@@ -17,6 +17,23 @@ from mohsearch.evaluators.training_times import PASSES, LayerTimes, SliceTimes
 from mohsearch.evaluators.uniform_placement import stage_sizes
 
 
+def describe_architecture(machines: Architectures) -> dict[str, Any]:
+    """Return the first of some accelerators in numbers."""
+    one = {
+        "tensor_cores": int(machines.tensor_cores[0]),
+        "vector_cores": int(machines.vector_cores[0]),
+        "width": int(machines.width[0]),
+        "depth": int(machines.depth[0]),
+        "global_buffer_mib": int(machines.global_buffer_mib[0]),
+    }
+    return one | {
+        "tensor_buffer_kib": int(machines.tensor_buffer_kib[0]),
+        "vector_buffer_kib": int(machines.vector_buffer_kib[0]),
+        "global_buffer_words_per_cycle": float(machines.global_buffer_words_per_cycle[0]),
+        "multipliers": one["tensor_cores"] * one["width"] * one["depth"],
+    }
+
+
 def describe_training(
     search: TrainingSearch, machines: Architectures, settings: Sequence[Setting]
 ) -> dict[str, Any]:

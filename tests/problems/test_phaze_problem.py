@@ -102,6 +102,21 @@ def test_schedules_left_open_leave_a_bound_beside_the_best_throughput():
     assert (again.gaps(X) > 0).any()
 
 
+def test_open_schedules_leave_area_and_memory_alone_and_bound_the_energy_they_may_save():
+    coarse = SMALL | {"schedule_gap": 0.9, "microbatches": [2], "hbm_gib": [8]}
+    open_one = build(coarse, "bert-base", objectives=FRONT)
+    closed = build(coarse | {"schedule_gap": 0.0}, "bert-base", objectives=FRONT)
+    X = open_one.designs()[:60]
+    rough, fine = open_one.metrics(X), closed.metrics(X)
+    gaps = dict(zip(FRONT, open_one.gaps(X).T, strict=True))
+    assert (gaps["throughput_samples_per_s"] > 0).any()
+    assert not gaps["area_mm2"].any()
+    assert not gaps["hbm_bytes"].any()
+    assert (fine["energy_j"] >= (1 - gaps["energy_j"]) * rough["energy_j"] * (1 - 1e-12)).all()
+    faster = fine["throughput_samples_per_s"] * (1 - gaps["throughput_samples_per_s"])
+    assert (faster <= rough["throughput_samples_per_s"] * (1 + 1e-12)).all()
+
+
 def test_every_bound_holds_for_every_design(problem):
     X, values = all_values(problem)
     fits = values["unplaced"] == 0
