@@ -24,6 +24,7 @@ from mohsearch.evaluators.partition.costs import (
     evaluate_partitions,
 )
 from mohsearch.evaluators.partition.downsets import solve_downsets
+from mohsearch.evaluators.partition.general_program import solve_general
 from mohsearch.evaluators.partition.task import PartitionTask
 from mohsearch.problems.base import ProblemCard, SearchProblem
 from mohsearch.problems.chiplet_baselines import GREEDY, greedy_partitions
@@ -36,6 +37,9 @@ Progress = Callable[[int, int, str], None]
 
 MOST_DOWNSETS = 3000
 """Graphs with more downsets are seeded by splits of the program order alone."""
+
+MOST_DOWNSETS_IN_PARALLEL = 1000
+"""Graphs with more downsets are seeded by chains alone: the other program takes seconds there."""
 
 LIMITS = 40
 """Limits on the interval for which seeds of least traffic are made."""
@@ -185,9 +189,11 @@ class ChipletProblem(SearchProblem):
         """Partitions that dynamic programs prove best, shape (seeds, n_ops).
 
         For every number of chips the least interval, over all downsets of the graph where these are
-        few, and over the program order; and for every number of chips and each of 40 limits
-        on the interval the least bytes between chips, over the program order. Those that no other
-        is better than in all objectives come first, of these the one with the least interval.
+        few, and over the program order; unless constraints are ``chain``, the partitions with
+        branches on chips of their own that are better still; and for every number of chips and
+        each of 40 limits on the interval the least bytes between chips, over the program order.
+        Those that no other is better than in all objectives come first, of these the one with the
+        least interval.
         """
         return self._seeds[0]
 
@@ -195,7 +201,11 @@ class ChipletProblem(SearchProblem):
     def _seeds(self) -> tuple[NDArray[np.int64], int]:
         rows = [contiguous_front(self.task).labels]
         try:
-            rows.append(solve_downsets(self.task, limit=MOST_DOWNSETS).labels)
+            chains = solve_downsets(self.task, limit=MOST_DOWNSETS)
+            rows.append(chains.labels)
+            if self.options.constraints != "chain":
+                least_s = float(chains.interval_s.min())
+                rows.append(solve_general(self.task, least_s, MOST_DOWNSETS_IN_PARALLEL).labels)
         except InfeasibleError:
             pass  # too many downsets
         longest = float(self.task.time_s.sum())

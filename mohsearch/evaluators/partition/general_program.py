@@ -39,14 +39,15 @@ class GeneralSolution:
     Attributes
     ----------
     labels
-        A valid partition (n,) better than what was known before; None where none was found.
+        Valid partitions (K, n) better than what was known before, each with more chips than the one
+        before it and of a lower interval; K may be 0.
     interval_s
-        Its interval, worked out from the labels; infinite without one.
+        Interval of the last one, worked out from the labels; infinite without one.
     bound_s
         No valid partition is below; at most what was known before.
     """
 
-    labels: Labels | None
+    labels: Labels
     interval_s: float
     bound_s: float
 
@@ -180,20 +181,23 @@ def _relax(state: _State, step: _Step) -> _State | None:
 
 
 class _Found(NamedTuple):
+    """Least load of the busiest chip, the downsets on the way to each better end, and a proof."""
+
     value: float
-    path: tuple[int, ...]
+    paths: list[tuple[int, ...]]
     complete: bool
 
 
 def _search(program: _Program, relaxed: bool, width: int = 0) -> _Found:
-    """Return the least load of the busiest chip below the ceiling, and the downsets on the way.
+    """Return the least load of the busiest chip below the ceiling, for rising numbers of chips.
 
     ``width`` bounds the states of each downset that are kept of each number of chips (0: all); the
-    result is a proof only where ``complete``. Without anything below the ceiling the path is empty.
+    result is a proof only where ``complete``. Without anything below the ceiling there is no path.
     """
     follow = _relax if relaxed else _follow
     last = len(program.sets) - 1
-    best, end, complete = program.ceiling, None, True
+    best, complete = program.ceiling, True
+    ends: dict[int, _State] = {}
     layer: dict[_State, tuple[float, _State | None]] = {_State(0, (), ()): (0.0, None)}
     layers = [layer]
     seen: dict[_State, float] = {}
@@ -212,14 +216,15 @@ def _search(program: _Program, relaxed: bool, width: int = 0) -> _Found:
                 seen[after] = worst
                 new[after] = (worst, state)
                 if step.to == last:
-                    best, end = worst, (len(layers), after)
+                    best = worst
+                    ends[len(layers)] = after
         layers.append(new)
         layer = _narrow(new, width) if width else new
         complete = complete and len(layer) == len(new)
         if len(seen) > MAX_STATES and not relaxed:
             complete = False
             break
-    return _Found(best, _path(layers, end), complete)
+    return _Found(best, [_path(layers, *end) for end in ends.items()], complete)
 
 
 def _narrow(
@@ -236,11 +241,8 @@ def _narrow(
 
 
 def _path(
-    layers: list[dict[_State, tuple[float, _State | None]]], end: tuple[int, _State] | None
+    layers: list[dict[_State, tuple[float, _State | None]]], number: int, state: _State
 ) -> tuple[int, ...]:
-    if end is None:
-        return ()
-    number, state = end
     path: list[int] = []
     at: _State | None = state
     while at is not None:
@@ -284,21 +286,34 @@ def solve_general(
     """
     program = _Program(task, limit, known_s)
     relaxed = _search(program, relaxed=True)
-    if not relaxed.path:
-        return GeneralSolution(None, np.inf, known_s)
-    best_labels, best_s, bound = None, np.inf, relaxed.value
+    nothing = np.empty((0, task.n), np.int16)
+    best = GeneralSolution(nothing, np.inf, known_s if not relaxed.paths else relaxed.value)
+    if not relaxed.paths:
+        return best
     for width in (1, 0):
         found = _search(program, relaxed=False, width=width)
-        if found.path:
-            labels = _labels(program, found.path)
-            interval = float(evaluate_partitions(task, labels)["interval_s"][0])
-            if interval < min(best_s, known_s):
-                best_labels, best_s = labels, interval
-        if found.complete:
-            bound = min(found.value if found.path else known_s, known_s)
-        if min(best_s, known_s) <= bound / BELOW or found.complete:
+        best = _better(program, found, known_s, best)
+        if found.complete or min(best.interval_s, known_s) <= best.bound_s / BELOW:
             break
-    return GeneralSolution(best_labels, best_s, bound)
+    return best
+
+
+def _better(
+    program: _Program, found: _Found, known_s: float, best: GeneralSolution
+) -> GeneralSolution:
+    """Return what is known after one more search."""
+    bound = best.bound_s
+    if found.complete:
+        bound = min(found.value if found.paths else known_s, known_s)
+    if not found.paths:
+        return GeneralSolution(best.labels, best.interval_s, bound)
+    labels = np.stack([_labels(program, path) for path in found.paths])
+    intervals = evaluate_partitions(program.task, labels)["interval_s"]
+    least = np.minimum.accumulate(np.append(known_s, intervals))
+    kept = intervals < least[:-1]
+    if not kept.any() or intervals[kept][-1] >= best.interval_s:
+        return GeneralSolution(best.labels, best.interval_s, bound)
+    return GeneralSolution(labels[kept], float(intervals[kept][-1]), bound)
 
 
 def _labels(program: _Program, path: tuple[int, ...]) -> Labels:

@@ -166,8 +166,8 @@ def _complete(task: PartitionTask, exact: DownsetSolution, begun: float) -> Best
     else:
         general = solve_general(task, chain_s)
         bound = general.bound_s
-        if general.labels is not None:
-            labels, method = general.labels, "downsets, chips in parallel"
+        if len(general.labels):
+            labels, method = general.labels[-1], "downsets, chips in parallel"
     status: Status = "chain-optimal" if method == "downsets" else "feasible"
     seconds = time.process_time() - begun
     return certify(task, labels, status, method, seconds, bound, chain_s)

@@ -95,9 +95,11 @@ def test_no_better_partition_than_the_general_program_says(seed: int) -> None:
     found = solve_general(task, least_chain)
     assert found.bound_s <= least * (1 + CLOSE)
     assert found.interval_s >= least * (1 - CLOSE)
-    if found.labels is not None:
-        assert are_valid(task.graph, found.labels, task.chips).all()
+    assert are_valid(task.graph, found.labels, task.chips).all()
+    if len(found.labels):
         assert found.interval_s < least_chain
+        assert evaluate_partitions(task, found.labels)["interval_s"][-1] == found.interval_s
+        assert (np.diff(found.labels.max(axis=1)) > 0).all()
 
 
 def three_branches() -> PartitionTask:
