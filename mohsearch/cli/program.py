@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import traceback
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -75,21 +75,35 @@ class Program(Group):
             click.echo("mohsearch: interrupted", err=True)
             ctx.exit(exit_code_of(interruption))
         except BrokenPipeError:
-            _leave_closed_pipe()
+            leave_closed_pipe()
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
             raise Failure(_defect(error), 1) from None
 
 
-def _leave_closed_pipe() -> NoReturn:
-    """End without a word: nobody reads any more."""
+def leave_closed_pipe() -> NoReturn:
+    """End without a word: nobody reads any more.
+
+    Raises
+    ------
+    SystemExit
+        Always; no handler of ordinary errors between here and the outermost command takes it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _silence(stream)
+    raise SystemExit(PIPE_CLOSED)
+
+
+def _silence(stream: TextIO) -> None:
+    """Send what is still buffered nowhere: it must not fail again while Python shuts down."""
     try:
-        # what is still buffered must not fail again while Python shuts down
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):
         pass
-    raise SystemExit(PIPE_CLOSED)
 
 
 def _defect(error: Exception) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import click
 
+from mohsearch.cli.program import leave_closed_pipe
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -90,7 +92,10 @@ class PlainReporter:
             self._finished += 1
         text = self._line(event)
         if text and (not self.quiet or event.kind in {"failed", "repaired"}):
-            click.echo(text, err=True)
+            try:
+                click.echo(text, err=True)
+            except BrokenPipeError:  # not the failure of a run
+                leave_closed_pipe()
 
     def _line(self, event: StudyEvent) -> str:
         count = f"[{self._finished}/{self.runs}]"

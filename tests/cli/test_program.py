@@ -189,3 +189,24 @@ def test_help_imports_none_of_the_heavy_libraries():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert result.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_a_search_whose_reader_goes_away_stops_and_is_no_failure(tmp_path):
+    """Both streams into `head`: the run is not marked as failed, and goes on when asked again."""
+    script = (
+        "import os, sys\n"
+        "from mohsearch.cli import progress\n"
+        "def echo(text, err): raise BrokenPipeError\n"
+        "progress.click.echo = echo\n"
+        "from mohsearch.study.events import StudyEvent\n"
+        "try:\n"
+        "    try:\n"
+        "        progress.PlainReporter(1)(StudyEvent('started', 'run'))\n"
+        "    except Exception:\n"
+        "        sys.exit('taken for the failure of a run')\n"
+        "except SystemExit as end:\n"
+        "    os._exit(end.code)\n"
+    )
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (141, "", "")
