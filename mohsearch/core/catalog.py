@@ -68,7 +68,7 @@ class Catalog:
     def _folders(self, shelf: str, folder: str) -> list[Path]:
         if shelf not in SHELVES:
             raise ValueError(f"no shelf {shelf!r}; shelves: {', '.join(SHELVES)}")
-        return [d for root in self.roots if (d := root / shelf / folder).is_dir()]
+        return [d for root in self.roots if _is_folder(d := root / shelf / folder)]
 
     def names(
         self, shelf: str, folder: str = "", suffixes: Sequence[str] = (".yaml",)
@@ -78,7 +78,7 @@ class Catalog:
             {
                 entry.name.removesuffix(suffix)
                 for directory in self._folders(shelf, folder)
-                for entry in directory.iterdir()
+                for entry in _entries(directory)
                 for suffix in suffixes
                 if entry.name.endswith(suffix) and entry.is_file()
             }
@@ -157,3 +157,17 @@ class Catalog:
         except (OSError, RuntimeError) as error:  # too long, or the home of an unknown user
             problem = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{problem}: {shown(name_or_path)}", source=source, field=field)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:  # in a folder that may not be entered
+        raise InputError(error.strerror or str(error), source=path) from error
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=folder) from error

@@ -18,7 +18,7 @@ import mohsearch
 from mohsearch.core.cards import read_json
 from mohsearch.core.errors import InputError
 from mohsearch.study.files import OutputFolder, write_json
-from mohsearch.study.integrity import ATTRIBUTES_DIGEST, READING, is_sealed, sealed
+from mohsearch.study.integrity import ATTRIBUTES_DIGEST, READING, has_chunks, is_sealed, sealed
 from mohsearch.study.plan import Plan
 
 FORMAT = 1
@@ -202,12 +202,8 @@ def holds_evaluations(folder: OutputFolder) -> bool:
     Trials in a storage that several processes share count too.
     """
     return folder.journal.is_file() or any(
-        _has_chunks(path) for root in (folder.results, folder.staging) for path in _in(root)
+        has_chunks(path) for root in (folder.results, folder.staging) for path in _in(root)
     )
-
-
-def _has_chunks(run: Path) -> bool:
-    return any(True for _ in run.glob("archive/*/c")) or (run / "front").exists()
 
 
 def _in(root: Path) -> list[Path]:

@@ -20,7 +20,15 @@ from mohsearch.study.evaluation import Workers
 from mohsearch.study.events import Progress, StudyEvent
 from mohsearch.study.failures import EvaluationFailed, WorkersLost, attempt, going_on
 from mohsearch.study.files import OutputFolder, locked
-from mohsearch.study.integrity import damage, salvage
+from mohsearch.study.integrity import (
+    READING,
+    damage,
+    drop_set_aside,
+    has_chunks,
+    problem_of,
+    salvaged,
+    set_aside,
+)
 from mohsearch.study.objects import build_search, portfolio_of
 from mohsearch.study.plan import PlannedRun, Study
 from mohsearch.study.provenance import provenance
@@ -81,10 +89,10 @@ def describe_failure(error: BaseException) -> str:
 
 
 def note_failure(study: Study, run: PlannedRun, folder: OutputFolder, reason: str) -> None:
-    """Record a failure in the results; a folder that cannot be written is left as it is."""
+    """Record a failure in the results; what is damaged or cannot be written is left as it is."""
     try:
         record_failure(folder, run.id, reason, identity(study, run))
-    except OSError:
+    except READING:
         pass
 
 
@@ -155,6 +163,7 @@ def _search(
             "distinct_genomes": last.distinct,
         }
     )
+    drop_set_aside(folder, run.id)
     progress(StudyEvent("complete", run.id, last.number + 1, most, last.evaluations, reporter.best))
 
 
@@ -213,30 +222,30 @@ def _open(
     A damaged one is made anew; the genomes whose values are sound are not evaluated again.
     """
     content = problem.digest()
-
-    def create() -> RunStore:
-        attributes = _attributes(study, run, problem, search.engine.algorithm, content)
-        return RunStore.create(folder, run.id, problem, search.budget, attributes)
-
     broken = damage(folder, run.id)
-    if broken is not None:
-        genomes, metrics = salvage(folder, run.id, create)
-        search.reuse(genomes, metrics)
-        message = f"results were damaged ({broken}); {len(genomes):,} evaluations saved"
-        progress(StudyEvent("repaired", run.id, evaluations=len(genomes), message=message))
-        return RunStore(folder, run.id)
+    before = problem_of(folder, run.id)
+    empty = not has_chunks(folder.run(run.id))
+    if before not in (None, content) and not empty:
+        raise InputError(
+            "the problem has changed since this run began (its cards, workload or program "
+            "differ); start the study anew in another folder",
+            source=f"run {run.id}",
+        )
+    if before not in (None, content) or broken is not None:
+        set_aside(folder, run.id, None if empty else before)
     if RunStore.exists(folder, run.id):
         store = RunStore(folder, run.id)
-        before = str(store.group.attrs.get("problem_digest", ""))
-        if before != content:
-            raise InputError(
-                "the problem has changed since this run began (its cards, workload or program "
-                "differ); start the study anew in another folder",
-                source=f"run {run.id}",
-            )
         store.reopen()
-        return store
-    return create()
+    else:
+        attributes = _attributes(study, run, problem, search.engine.algorithm, content)
+        store = RunStore.create(folder, run.id, problem, search.budget, attributes)
+    genomes, metrics = salvaged(folder, run.id, content)
+    if len(genomes):
+        search.reuse(genomes, metrics)
+    if broken is not None:
+        message = f"results were damaged ({broken}); {len(genomes):,} evaluations saved"
+        progress(StudyEvent("repaired", run.id, evaluations=len(genomes), message=message))
+    return store
 
 
 def _attributes(

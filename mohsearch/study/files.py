@@ -63,11 +63,16 @@ def locked(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
     Raises
     ------
     InputError
-        If another process holds the lock; the message has its process id.
+        If another process holds the lock; the message has its process id. Or if there may be no
+        lock file: the folder is read-only, or another's.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=path.parent) from error
     deadline = time.monotonic() + wait_s
-    with path.open("a+", encoding="utf-8") as handle:
+    with opened as handle:
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

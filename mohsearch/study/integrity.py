@@ -26,6 +26,8 @@ from mohsearch.study.files import OutputFolder, write_json
 ATTRIBUTES_DIGEST = "attributes_digest"
 FORMAT = 1
 _METADATA = "zarr.json"
+_PROBLEM = "problem.json"
+_ASIDE = "-damaged-"
 READING = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError)
 """What reading a damaged array raises; CRC failures are ValueErrors."""
 
@@ -107,7 +109,9 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_manifest(folder: OutputFolder, run_id: str, *, complete: bool) -> None:
+def write_manifest(
+    folder: OutputFolder, run_id: str, problem_digest: str, *, complete: bool
+) -> None:
     """Note the files of a run: its array metadata, or all of them once it is complete.
 
     The run's own attributes are left out; they change, and are sealed.
@@ -119,7 +123,13 @@ def write_manifest(folder: OutputFolder, run_id: str, *, complete: bool) -> None
         for path in found
         if complete or path.name == _METADATA
     }
-    content = {"format": FORMAT, "run": run_id, "complete": complete, "files": files}
+    content = {
+        "format": FORMAT,
+        "run": run_id,
+        "problem_digest": problem_digest,
+        "complete": complete,
+        "files": files,
+    }
     write_json(folder.manifest(run_id), sealed(content))
 
 
@@ -245,43 +255,99 @@ def _repeated_rightly(stored: Any, history: Any, name: str, count: int) -> bool:
     return True
 
 
-def salvage(
-    folder: OutputFolder, run_id: str, fresh: Any
-) -> tuple[NDArray[Any], dict[str, NDArray[np.float64]]]:
-    """Return the genomes and metrics that a damaged run still holds, and put the rest away.
+def problem_of(folder: OutputFolder, run_id: str) -> str | None:
+    """Return the digest of the problem whose values a stored run holds; None if that is lost."""
+    try:
+        attributes = dict(zarr.open_group(folder.run(run_id), mode="r", zarr_format=3).attrs)
+        if is_sealed(attributes) or ATTRIBUTES_DIGEST not in attributes:
+            return str(attributes["problem_digest"])
+    except READING:
+        pass
+    try:
+        manifest = read_json(folder.manifest(run_id))
+        return str(manifest["problem_digest"]) if is_sealed(manifest) else None
+    except (InputError, *READING):
+        return None
 
-    Parameters
-    ----------
-    fresh
-        ``fresh()`` creates the run anew, with sound metadata; the chunks of the archive are read
-        through these, chunk by chunk, and those with a wrong CRC are left out.
+
+def has_chunks(run: Path) -> bool:
+    """Tell whether the folder of a run holds a genome, or a front."""
+    return any(True for _ in run.glob("archive/*/c")) or (run / "front").exists()
+
+
+def set_aside(folder: OutputFolder, run_id: str, problem_digest: str | None) -> None:
+    """Put a damaged run away until what it still holds is written anew.
+
+    Without the digest of its problem, nothing of it can be trusted: it is removed.
+    """
+    run = folder.run(run_id)
+    if problem_digest is None:
+        if run.exists():
+            shutil.rmtree(run)
+        return
+    write_json(run / _PROBLEM, sealed({"problem_digest": problem_digest}))
+    folder.staging.mkdir(parents=True, exist_ok=True)
+    run.rename(folder.staging / f"{run_id}{_ASIDE}{len(_parts(folder, run_id))}")
+
+
+def drop_set_aside(folder: OutputFolder, run_id: str) -> None:
+    """Remove what was set aside: the run is complete without it."""
+    for part in _parts(folder, run_id):
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _parts(folder: OutputFolder, run_id: str) -> list[Path]:
+    if not folder.staging.is_dir():
+        return []
+    start = f"{run_id}{_ASIDE}"
+    return sorted(p for p in folder.staging.iterdir() if p.name.startswith(start))
+
+
+def salvaged(
+    folder: OutputFolder, run_id: str, problem_digest: str
+) -> tuple[NDArray[Any], dict[str, NDArray[np.float64]]]:
+    """Return the genomes and metrics that can still be read of what was set aside.
+
+    The chunks of the archives are read through the metadata of the run made anew, chunk by chunk;
+    those with a wrong CRC, and values of another problem, are left out.
 
     Returns
     -------
     genomes, metrics
         Shape (n, n_var), and each metric of shape (n,).
     """
-    damaged = folder.staging / f"{run_id}-damaged"
-    shutil.rmtree(damaged, ignore_errors=True)
-    damaged.parent.mkdir(parents=True, exist_ok=True)
-    folder.run(run_id).rename(damaged)
-    fresh()
     new: Any = zarr.open_group(folder.run(run_id), mode="r", zarr_format=3)["archive"]
-    shutil.copyfile(folder.run(run_id) / "archive" / _METADATA, _made(damaged / "archive"))
     names = list(new.array_keys())
+    found: dict[str, list[NDArray[Any]]] = {n: [np.asarray(new[n][:0])] for n in names}
+    for part in _parts(folder, run_id):
+        if _is_of(part, problem_digest):
+            for name, values in _sound_rows(part, folder.run(run_id), names).items():
+                found[name].append(values)
+    result = {name: np.concatenate(values) for name, values in found.items()}
+    return result.pop("genome"), result
+
+
+def _is_of(part: Path, problem_digest: str) -> bool:
+    try:
+        content = read_json(part / _PROBLEM)
+    except InputError:
+        return False
+    return is_sealed(content) and content["problem_digest"] == problem_digest
+
+
+def _sound_rows(part: Path, run: Path, names: list[str]) -> dict[str, NDArray[Any]]:
+    """Return the rows of an archive that can be read in all its arrays and have values."""
+    shutil.copyfile(run / "archive" / _METADATA, _made(part / "archive"))
     for name in names:
-        source = folder.run(run_id) / "archive" / name / _METADATA
-        shutil.copyfile(source, _made(damaged / "archive" / name))
-    old: Any = zarr.open_group(damaged / "archive", mode="r", zarr_format=3)
+        shutil.copyfile(run / "archive" / name / _METADATA, _made(part / "archive" / name))
+    old: Any = zarr.open_group(part / "archive", mode="r", zarr_format=3)
     columns = {name: _read_sound(old[name]) for name in names}
     good = np.ones(old["genome"].shape[0], dtype=bool)
     for values, readable in columns.values():
         good &= readable
         if values.ndim == 1:
             good &= np.isfinite(values)
-    result = {name: values[good] for name, (values, _) in columns.items()}
-    shutil.rmtree(damaged, ignore_errors=True)
-    return result.pop("genome"), result
+    return {name: values[good] for name, (values, _) in columns.items()}
 
 
 def _made(folder: Path) -> Path:

@@ -29,7 +29,13 @@ from mohsearch.core.errors import InputError
 from mohsearch.engines.archive import Archive
 from mohsearch.engines.driver import Budget, Generation, Recorded
 from mohsearch.study.files import OutputFolder
-from mohsearch.study.integrity import damage, generation_checksum, sealed, write_manifest
+from mohsearch.study.integrity import (
+    damage,
+    generation_checksum,
+    is_sealed,
+    sealed,
+    write_manifest,
+)
 
 FLUSH_S = 1.0
 """Completed generations are written at most this often; 0 writes each one as it completes.
@@ -118,7 +124,8 @@ class RunStore:
             metrics = metric_attributes(problem)
             _allocate_history(group.create_group("history"), budget, metrics)
             _allocate_archive(group.create_group("archive"), budget, problem, metrics)
-        write_manifest(folder, run_id, complete=False)
+        digest = str(attributes.get("problem_digest", ""))
+        write_manifest(folder, run_id, digest, complete=False)
         return cls(folder, run_id)
 
     def recorded(self) -> Recorded | None:
@@ -246,7 +253,8 @@ class RunStore:
 
     def complete(self, attributes: Mapping[str, Any]) -> None:
         """Mark the run as complete; nothing is written after this."""
-        write_manifest(self.folder, self.run_id, complete=True)
+        digest = str(self.group.attrs.get("problem_digest", ""))
+        write_manifest(self.folder, self.run_id, digest, complete=True)
         self._set({**attributes, "status": "complete", "failure": ""})
 
     def reopen(self) -> None:
@@ -300,6 +308,8 @@ def record_failure(
 ) -> None:
     """Mark a run as failed, with the reason, also one that has no arrays yet."""
     group = zarr.open_group(folder.run(run_id), mode="a", zarr_format=3)
+    if group.attrs and not is_sealed(dict(group.attrs)):
+        return  # damaged: a new digest would hide it
     changed = {**group.attrs, **attributes, "status": "failed", "failure": reason}
     group.update_attributes(sealed(changed))
 
