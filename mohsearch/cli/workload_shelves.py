@@ -13,11 +13,16 @@ from mohsearch.core.catalog import Catalog
 
 
 def names_by_shelf(catalog: Catalog) -> dict[str, list[str]]:
-    """Return the names of graphs to partition and of iterations, by the shelf they stand on."""
+    """Return the names of graphs to partition, iterations and runs, by the shelf they stand on."""
     from mohsearch.problems.deepflow_workloads import iteration_names
+    from mohsearch.problems.parallelism_runs import run_names
     from mohsearch.workloads.op_graph_files import list_graphs
 
-    return {"graphs": list_graphs(catalog), "iterations": iteration_names(catalog)}
+    return {
+        "graphs": list_graphs(catalog),
+        "iterations": iteration_names(catalog),
+        "runs": run_names(),
+    }
 
 
 def print_names(found: dict[str, list[str]]) -> None:
@@ -25,6 +30,7 @@ def print_names(found: dict[str, list[str]]) -> None:
     titles = {
         "graphs": "Graphs of ops (chiplet)",
         "iterations": "Iterations and products (deepflow)",
+        "runs": "Measured training runs (parallelism)",
     }
     for shelf, names in found.items():
         click.echo(f"{titles[shelf]}: {len(names)}")
@@ -33,7 +39,7 @@ def print_names(found: dict[str, list[str]]) -> None:
 
 
 def describe_other(name: str, catalog: Catalog, taken: Sequence[str]) -> dict[str, Any] | None:
-    """Return the facts of a graph or iteration, or None where the name is neither.
+    """Return the facts of a graph, iteration or training run, or None where the name is neither.
 
     Names in ``taken`` are networks or applications, which come first.
 
@@ -43,6 +49,7 @@ def describe_other(name: str, catalog: Catalog, taken: Sequence[str]) -> dict[st
         If the name is that of a model to train, or a file is wrong.
     """
     from mohsearch.core.errors import InputError
+    from mohsearch.problems.parallelism_runs import load_run, run_names
     from mohsearch.workloads.hf_config import list_models
 
     if name in taken:
@@ -52,6 +59,8 @@ def describe_other(name: str, catalog: Catalog, taken: Sequence[str]) -> dict[st
         return _graph_facts(name, catalog)
     if name in found["iterations"]:
         return _iteration_facts(name, catalog)
+    if name in run_names(None):
+        return {"name": name, **{k: v for k, v in load_run(name).record.items() if v}}
     if name in list_models(catalog):
         raise InputError(f"{name} is a model to train; show it with --training")
     return None

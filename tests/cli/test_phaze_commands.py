@@ -72,3 +72,11 @@ def test_designs_are_told_and_drawn(results, tmp_path):
         assert picture.stat().st_size > 10_000
     done = run("plot", "layer", results, "--run", "*exhaustive*", "--model", "megatron", code=2)
     assert "megatron-2.5b" in done.output
+
+
+def test_a_measured_training_run_is_listed_and_shown():
+    listed = CliRunner().invoke(cli, ["workload", "list"])
+    assert "sc21_t1_07" in listed.output
+    shown = CliRunner().invoke(cli, ["workload", "show", "sc21_t1_07"])
+    assert shown.exit_code == 0
+    assert "24.8173658" in shown.output
