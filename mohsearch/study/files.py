@@ -30,6 +30,7 @@ class OutputFolder:
         self.locks = self.root / ".locks"
         self.manifests = self.root / ".manifests"
         self.failures = self.root / "failures.jsonl"
+        self.journal = self.root / "optuna.journal"
 
     def run(self, run_id: str) -> Path:
         """Return the group of one run."""
