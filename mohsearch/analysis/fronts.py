@@ -249,7 +249,7 @@ def distance_to_ideal(front: Front) -> dict[str, NDArray[np.float64]]:
             continue
         gap = (front.values[name] - bound) * front.metric(name).sign
         with np.errstate(divide="ignore", invalid="ignore"):
-            result[name] = np.where(bound != 0, gap / abs(bound), np.nan)
+            result[name] = np.where(bound != 0, gap / abs(bound) + 0.0, np.nan)  # no -0
     return result
 
 

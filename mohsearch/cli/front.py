@@ -103,8 +103,10 @@ def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
     """Print solutions of one front as a table, with the ideal point below."""
     from mohsearch.analysis.designs import describe
     from mohsearch.analysis.fronts import distance_to_ideal, highlights
+    from mohsearch.analysis.proof import proof_in_words, with_proven_values
     from mohsearch.analysis.quantities import count_text, scale_for, short_name
 
+    item = with_proven_values(item)
     scales = {n: scale_for(item.values[n], item.metric(n).unit) for n in item.objectives}
     distances = distance_to_ideal(item) if bounds else {}
     notes = highlights(item, 0)
@@ -131,6 +133,9 @@ def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
         ]
         meaning = "; beside each value: how far above" if distances else ""
         click.echo(f"proven bound for any solution: {', '.join(parts)}{meaning}")
+    proof = proof_in_words(item)
+    if proof:
+        click.echo(f"proof: {proof}")
 
 
 def _percent(share: float) -> str:
