@@ -28,6 +28,12 @@ _EXECUTOR = click.option(
     help="runs, evaluations, dask or dask://HOST:PORT: what is spread over workers, and where. "
     "Default: the study's. Never changes a result.",
 )
+_STORAGE = click.option(
+    "--storage",
+    metavar="URL",
+    help="Search together with other processes that say the same: journal (a file in the output "
+    "folder), journal:///PATH or postgresql://USER@HOST:PORT/DATABASE. For engine optuna.",
+)
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress, no tables.")
 _FULL_TABLES = 4
 """With more runs than this, one table of runs is printed instead of one table per front."""
@@ -161,6 +167,7 @@ def schema() -> None:
 )
 @_WORKERS
 @_EXECUTOR
+@_STORAGE
 @click.option("--seeds", metavar="N,N,...", help="Seeds in place of the study's, such as 1,2,3.")
 @_QUIET
 def run(
@@ -168,6 +175,7 @@ def run(
     output: Path | None,
     workers: int | None,
     executor: str | None,
+    storage: str | None,
     seeds: str | None,
     quiet: bool,
 ) -> None:
@@ -181,7 +189,7 @@ def run(
     loaded = load_study(name)
     if seeds is not None:
         loaded = _with_seeds(loaded, seeds)
-    loaded = _with_executor(loaded, executor)
+    loaded = _with_storage(_with_executor(loaded, executor), storage)
     _carry_out(loaded, output or Path("results") / loaded.spec.name, workers, quiet)
 
 
@@ -189,13 +197,17 @@ def run(
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @_WORKERS
 @_EXECUTOR
+@_STORAGE
 @_QUIET
-def resume(folder: Path, workers: int | None, executor: str | None, quiet: bool) -> None:
+def resume(
+    folder: Path, workers: int | None, executor: str | None, storage: str | None, quiet: bool
+) -> None:
     """Go on with an interrupted study in its output folder DIR."""
     from mohsearch.study.files import OutputFolder
     from mohsearch.study.run import stored_study
 
     loaded = _with_executor(stored_study(OutputFolder(folder)), executor)
+    loaded = _with_storage(loaded, storage)
     _carry_out(loaded, folder, workers, quiet)
 
 
@@ -227,6 +239,21 @@ def _with_executor(loaded: Study, kind: str | None) -> Study:
     workers = loaded.spec.executor.workers
     entry = validate(ExecutorEntry, {"workers": workers, "kind": kind}, source="--executor")
     return replace(loaded, spec=loaded.spec.model_copy(update={"executor": entry}))
+
+
+def _with_storage(loaded: Study, url: str | None) -> Study:
+    """Return the study with its trials in another storage."""
+    from dataclasses import replace
+
+    from mohsearch.core.cards import validate
+    from mohsearch.study.spec import StorageEntry
+
+    if url is None:
+        return loaded
+    before = loaded.spec.storage or StorageEntry()
+    data = {"url": url, "heartbeat_s": before.heartbeat_s}
+    entry = validate(StorageEntry, data, source="--storage")
+    return replace(loaded, spec=loaded.spec.model_copy(update={"storage": entry}))
 
 
 def _with_seeds(loaded: Study, text: str) -> Study:

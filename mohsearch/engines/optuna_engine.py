@@ -30,6 +30,8 @@ from mohsearch.engines.directions import reference_directions
 from mohsearch.engines.engine import Capabilities, Engine, FloatArray
 
 MAX_ROWS = 2**31 - 1
+GENOME = "genome"
+"""Attribute of a trial of a shared study."""
 _BY_ROW = {"nsgaii", "nsgaiii"}
 _ONE_BY_ONE = {"tpe", "gp"}
 _WHOLE_NUMBERS = {"integer", "categorical"}
@@ -95,13 +97,60 @@ class OptunaEngine(Engine):
         self._children: list[int] = []
         self._trials: list[Any] = []
         self._batch = np.empty((0, problem.n_var), dtype=self.seen.dtype)
-        with _quietly():
+        self._shared = False
+        self._parents: tuple[int, ...] = ()
+        with quietly():
             self._study = optuna.create_study(
                 directions=["minimize"] * problem.n_obj, sampler=self._make_sampler()
             )
 
-    def _make_sampler(self) -> Any:
-        seed = int(generator(self.seed, "optuna", self.algorithm).integers(2**32))
+    def share(self, storage: Any, name: str, label: str) -> Any:
+        """Search in a study that other processes search too; return that study.
+
+        Parameters
+        ----------
+        storage
+            As :func:`mohsearch.engines.optuna_storage.open_storage` returns it.
+        name
+            Name of the study there; it is made if it is not there.
+        label
+            Tells this process from all others: each draws numbers of its own.
+        """
+        self._shared = True
+        if self.algorithm in _BY_ROW:
+            rng = generator(self.seed, "optuna", self.algorithm, "children", label)
+            self._breeder = Breeder(self.problem, self.portfolio, self.seen, rng)
+        with quietly():
+            self._study = optuna.create_study(
+                storage=storage,
+                study_name=name,
+                directions=["minimize"] * self.problem.n_obj,
+                sampler=self._make_sampler(label),
+                load_if_exists=True,
+            )
+        return self._study
+
+    def rows_of(self, trials: Sequence[Any]) -> NDArray[Any]:
+        """Return the genomes of trials of a shared study, shape (n, n_var), drawn now."""
+        if self.algorithm in _BY_ROW and not self._rows:
+            self._first = list(self._breeder.first(self.population_size))
+        rows = np.empty((len(trials), self.problem.n_var), dtype=self.seen.dtype)
+        with quietly(), _single_thread() if self.algorithm == "gp" else nullcontext():
+            for place, trial in enumerate(trials):
+                known = trial.user_attrs.get(GENOME)
+                values = [_drawn(trial, name, kind) for name, kind in self._space.items()]
+                if known is not None:  # another process had begun it
+                    rows[place] = known
+                elif self.algorithm in _BY_ROW:
+                    rows[place] = self._row(values[0])
+                else:
+                    rows[place] = self._box.genomes(np.array([values]))[0]
+        return rows
+
+    def _make_sampler(self, *label: str) -> Any:
+        # a quasi-random sequence is one that all processes share
+        label = () if self.algorithm == "qmc" else label
+        seed = int(generator(self.seed, "optuna", self.algorithm, *label).integers(2**32))
         samplers = optuna.samplers
         if self.algorithm == "tpe":
             return samplers.TPESampler(seed=seed)
@@ -132,7 +181,7 @@ class OptunaEngine(Engine):
         if self.algorithm in _BY_ROW and not self._rows:
             self._first = list(self._breeder.first(k))
             k = len(self._first)
-        with _quietly(), _single_thread() if self.algorithm == "gp" else nullcontext():
+        with quietly(), _single_thread() if self.algorithm == "gp" else nullcontext():
             self._trials = [self._study.ask(dict(self._space)) for _ in range(k)]
         rows = self._asked_rows()
         self._batch = rows if fresh else np.concatenate([self._batch, rows])
@@ -148,7 +197,7 @@ class OptunaEngine(Engine):
 
     def tell(self, X: NDArray[Any], F: FloatArray, G: FloatArray) -> None:
         """Report the values of the trials last asked for."""
-        with _quietly():
+        with quietly():
             for trial, values, limits in zip(self._trials, F.tolist(), G.tolist(), strict=True):
                 for number, excess in enumerate(limits):
                     trial.set_constraint(f"g{number}", excess)
@@ -181,8 +230,14 @@ class OptunaEngine(Engine):
         self, study: Any, search_space: Mapping[str, Any], parents: Sequence[Any]
     ) -> dict[str, int]:
         """Return one child's row number; a whole generation is bred at its first call."""
+        if self._shared and (key := tuple(trial.number for trial in parents)) != self._parents:
+            self._parents, self._children = key, []
         if not self._children:
-            X = np.stack([self._rows[trial.params["row"]] for trial in parents])
+            if self._shared:
+                genomes = [trial.user_attrs[GENOME] for trial in parents]
+                X = np.array(genomes, dtype=self.seen.dtype)
+            else:
+                X = np.stack([self._rows[trial.params["row"]] for trial in parents])
             F = np.array([trial.values for trial in parents], dtype=np.float64)
             over = [sum(max(g, 0.0) for g in trial.constraints.values()) for trial in parents]
             order, rank, crowding = survivors(F, np.array(over, dtype=np.float64), len(F))
@@ -190,6 +245,8 @@ class OptunaEngine(Engine):
                 rank, crowding = np.zeros_like(rank), np.zeros_like(crowding)
             bred = self._breeder.next(X[order], rank, crowding, self.population_size)
             self._children = self._store(bred if len(bred) else X)
+            if self._shared:  # others breed too, and no one uses all children
+                self._breeder.rng.shuffle(self._children)
         return {"row": self._children.pop(0)}
 
 
@@ -233,12 +290,20 @@ class _single_thread:
         torch.set_num_threads(self._threads)
 
 
-class _quietly(warnings.catch_warnings):
+def _drawn(trial: Any, name: str, kind: BaseDistribution) -> Any:
+    if isinstance(kind, IntDistribution):
+        return trial.suggest_int(name, kind.low, kind.high)
+    assert isinstance(kind, FloatDistribution)
+    return trial.suggest_float(name, kind.low, kind.high)
+
+
+class quietly(warnings.catch_warnings):
     """Context without Optuna's notes on experimental arguments and on new studies."""
 
     def __enter__(self) -> None:
         super().__enter__()
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        warnings.filterwarnings("ignore", "Heartbeat of storage is supposed")  # we send our own
         self._level = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -32,6 +32,7 @@ from mohsearch.study.integrity import (
 from mohsearch.study.objects import build_search, portfolio_of
 from mohsearch.study.plan import PlannedRun, Study
 from mohsearch.study.provenance import provenance
+from mohsearch.study.shared import SharedRun
 from mohsearch.study.store import RunStore, is_complete, record_failure
 
 REPORT_S = 0.1
@@ -39,6 +40,9 @@ REPORT_S = 0.1
 
 ORPHAN_WAIT_S = 30.0
 """How long to wait for a process of a killed session to notice its parent's end."""
+
+WRITING_WAIT_S = 600.0
+"""How long to wait for another process that writes the results of a shared run."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ def carry_out(
     by ``workers``, here where there are none.
     """
     try:
+        if study.spec.storage is not None:
+            return _carry_out_shared(study, run, folder, get_problem, progress, workers)
         with locked(folder.locks / run.id, f"run {run.id}", wait_s=ORPHAN_WAIT_S):
             if is_complete(folder, run.id):
                 progress(StudyEvent("skipped", run.id))
@@ -75,10 +81,38 @@ def carry_out(
             _search(study, run, folder, get_problem(), progress, workers)
     except Exception as error:
         reason = describe_failure(error)
-        note_failure(study, run, folder, reason)
+        if study.spec.storage is None:
+            note_failure(study, run, folder, reason)
         progress(StudyEvent("failed", run.id, message=reason))
         return RunOutcome(run.id, "failed", reason)
     return RunOutcome(run.id, "complete")
+
+
+def _carry_out_shared(
+    study: Study,
+    run: PlannedRun,
+    folder: OutputFolder,
+    get_problem: Callable[[], SearchProblem],
+    progress: Progress,
+    workers: Workers | None,
+) -> RunOutcome:
+    """Take part in a run until its storage has all of it, then write it unless another has.
+
+    A failure is not recorded in the folder: other processes may be about to complete the run.
+    """
+    if is_complete(folder, run.id):
+        progress(StudyEvent("skipped", run.id))
+        return RunOutcome(run.id, "skipped")
+    problem = get_problem()
+    shared = SharedRun(study, run, folder, problem, workers)
+    try:
+        shared.take_part(progress)
+        with locked(folder.locks / run.id, f"run {run.id}", wait_s=WRITING_WAIT_S):
+            if not is_complete(folder, run.id):
+                _search(study, run, folder, problem, progress, workers, shared)
+            return RunOutcome(run.id, "complete")
+    finally:
+        shared.close()
 
 
 def describe_failure(error: BaseException) -> str:
@@ -121,11 +155,15 @@ def _search(
     problem: SearchProblem,
     progress: Progress,
     workers: Workers | None,
+    shared: SharedRun | None = None,
 ) -> None:
     wall, cpu = time.perf_counter(), time.process_time()
     folder.staging.mkdir(parents=True, exist_ok=True)
-    search = build_search(study, run, problem, folder.staging)
-    search.evaluate = _evaluation(study, run, folder, problem, workers)
+    if shared is None:
+        search = build_search(study, run, problem, folder.staging)
+        search.evaluate = _evaluation(study, run, folder, problem, workers)
+    else:
+        search, timed = shared.search()
     store = _open(study, run, folder, problem, search, progress)
     recorded = store.recorded()
     known = 0 if recorded is None else len(recorded.evaluations)
@@ -136,9 +174,9 @@ def _search(
     last: Generation | None = None
     try:
         for generation in search.generations(recorded):
-            last = generation
+            last = generation if shared is None else timed(generation)
             if not generation.replayed:
-                store.add(generation, search.archive)
+                store.add(last, search.archive)
             reporter.tell(generation, search.archive)
     finally:
         store.flush(search.archive)

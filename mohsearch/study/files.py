@@ -47,7 +47,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 @contextmanager
-def locked(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
+def locked(path: Path, what: str, wait_s: float = 0.0, *, shared: bool = False) -> Iterator[None]:
     """Hold a lock file for the duration of the block.
 
     The lock belongs to the process and is gone when it ends, however it ends.
@@ -60,6 +60,8 @@ def locked(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
         What is locked, for the message.
     wait_s
         How long to wait for another holder.
+    shared
+        Whether others may hold it too, if they also say so.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def locked(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
     with opened as handle:
         while True:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 break
             except OSError as error:
                 if time.monotonic() >= deadline:

@@ -157,7 +157,7 @@ def plan_study(study: Study) -> Plan:
             "portfolio": portfolio.model_dump(mode="json", exclude={"label"}),
             "seed": seed,
             "budget": decisive["budget"],
-        }
+        } | {key: decisive[key] for key in ("storage",) if key in decisive}
         digest = content_digest(content)
         name = _run_id(*cell)
         run_id = name if ids[name] == 1 else f"{name}-{digest[:8]}"
@@ -206,8 +206,28 @@ def check_names(study: Study) -> None:
         _check_engine(study, i, objectives)
     for i in range(len(spec.portfolios)):
         _check_portfolio(study, i)
+    if spec.storage is not None:
+        _check_storage(study)
     if not spec.cells():
         raise InputError("no problem and engine share a portfolio", source=source)
+
+
+def _check_storage(study: Study) -> None:
+    """Refuse what cannot be searched by several processes."""
+    source = str(study.source)
+    for i, entry in enumerate(study.spec.engines):
+        if entry.engine != "optuna":
+            raise InputError(
+                f"only engine 'optuna' can share a storage, and this is {entry.engine!r}",
+                source=source,
+                field=f"engines[{i}].engine",
+            )
+    if study.spec.budget.convergence is not None:
+        raise InputError(
+            "processes that share a storage cannot stop early; leave it out",
+            source=source,
+            field="budget.convergence",
+        )
 
 
 def _check_problem(study: Study, i: int) -> tuple[int, int] | None:

@@ -21,6 +21,8 @@ from mohsearch.study.plan import Plan, PlannedRun, Study, plan_study
 from mohsearch.study.spec import StudySpec
 from mohsearch.study.store import is_complete
 
+CARD_WAIT_S = 30.0
+
 
 @dataclass(frozen=True)
 class StudyOutcome:
@@ -96,12 +98,16 @@ def run_study(
             field="evaluation.limit_s",
         )
     folder = OutputFolder(output)
-    check_folder(folder, plan)
-    with locked(folder.root / ".lock", "this folder"):
+    shared = study.spec.storage is not None  # several processes may work on it at the same time
+    if not shared:
         check_folder(folder, plan)
+    with locked(folder.root / ".lock", "this folder", shared=shared):
         try:
-            forget_other_study(folder, plan)
-            write_card(folder, plan)
+            with locked(folder.root / ".lock.card", "this folder", wait_s=CARD_WAIT_S):
+                check_folder(folder, plan, strict=shared)
+                if not shared:
+                    forget_other_study(folder, plan)
+                write_card(folder, plan)
             return _run_plan(plan, folder, workers, cache_dir, progress)
         except OSError as error:  # a full disk, say
             raise InputError(error.strerror or str(error), source=folder.root) from error

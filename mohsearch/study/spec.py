@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -9,6 +10,7 @@ from pydantic import (
     Field,
     StringConstraints,
     WithJsonSchema,
+    field_serializer,
     field_validator,
     model_validator,
 )
@@ -207,6 +209,43 @@ class EvaluationEntry(Card):
     )
 
 
+class StorageEntry(Card):
+    """Where several processes keep the trials of one search."""
+
+    url: str = Field(
+        default="journal",
+        description=(
+            "`journal` (a file in the output folder), `journal:///PATH/TO/FILE`, or "
+            "`postgresql://USER@HOST:PORT/DATABASE` (extra `postgresql`). A password in it is not "
+            "written to the output folder; PGPASSWORD and ~/.pgpass work too."
+        ),
+    )
+    heartbeat_s: int = Field(
+        default=10,
+        ge=1,
+        le=3600,
+        description=(
+            "Seconds between signs of life on PostgreSQL; a process without one for three times "
+            "as long counts as dead."
+        ),
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _known_kind(cls, value: str) -> str:
+        pattern = r"journal|(journal:///|postgresql(\+psycopg)?://)\S+"
+        if not re.fullmatch(pattern, value):
+            raise ValueError(
+                "no such storage; there are: journal, journal:///PATH/TO/FILE, "
+                "postgresql://USER@HOST:PORT/DATABASE"
+            )
+        return value
+
+    @field_serializer("url")
+    def _without_password(self, value: str) -> str:
+        return re.sub(r"^(\w[\w+]*://[^:/@\s]*):[^@\s]*@", r"\1@", value)
+
+
 Cell = tuple[ProblemEntry, str, EngineEntry, PortfolioEntry, int]
 """Problem, workload, engine, portfolio and seed of one run."""
 
@@ -244,6 +283,13 @@ class StudySpec(Card):
     )
     executor: ExecutorEntry = Field(
         default=ExecutorEntry(), description="How runs are spread over processes."
+    )
+    storage: StorageEntry | None = Field(
+        default=None,
+        description=(
+            "Let several processes, on one or many machines, search together: each starts the same "
+            "study with the same storage. For engine `optuna` only; results then depend on timing."
+        ),
     )
 
     @field_validator("seeds")
@@ -286,11 +332,13 @@ class StudySpec(Card):
 
     def decisive(self) -> dict[str, Any]:
         """Return what the results depend on: everything but prose and the executor."""
-        left_out = {"title", "description", "reference", "expectation", "executor"}
+        left_out = {"title", "description", "reference", "expectation", "executor", "storage"}
         if self.evaluation == EvaluationEntry():  # as before this field existed
             left_out.add("evaluation")
         content = self.model_dump(mode="json", exclude=left_out)
         for problem in content["problems"]:
             if problem["workloads"] is None:  # as before this field existed
                 del problem["workloads"]
+        if self.storage is not None:
+            content["storage"] = "shared"
         return content
