@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mohsearch.analysis import parallelism_tables, phaze_tables
+from mohsearch.analysis import measured_tables, parallelism_tables, phaze_tables
 from mohsearch.analysis.fronts import Front
 from mohsearch.analysis.gather import gather
 from mohsearch.core.errors import InputError
@@ -13,6 +13,7 @@ from mohsearch.core.errors import InputError
 Section = tuple[str, list[str]]
 
 MAKERS: dict[str, Callable[[Sequence[Front]], list[Section]]] = {
+    "measured": measured_tables.sections,
     "parallelism": parallelism_tables.sections,
     "phaze": phaze_tables.sections,
 }

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -62,30 +63,58 @@ def load_system(name: str, catalog: Catalog | None = None) -> SystemCard:
     return read_card(SystemCard, path)
 
 
-@lru_cache(maxsize=1)
-def _builtin_by_alias() -> dict[str, SystemCard]:
-    table = {}
-    for name in system_names():
-        card = load_system(name)
-        for alias in (card.name, *card.aliases):
-            table[alias.casefold()] = card
-    return table
+@lru_cache(maxsize=64)
+def _card(path: Path, changed_ns: int) -> SystemCard:
+    return read_card(SystemCard, path)
 
 
-def find_system(label: str, *, source: str | None = None, field: str | None = None) -> SystemCard:
+def _by_label(catalog: Catalog) -> dict[str, SystemCard]:
+    """Return all cards by every name they answer to; a card's own name goes before aliases."""
+    cards = []
+    for name in system_names(catalog):
+        path = catalog.find("evaluators", name, folder="systems", kind="system")
+        cards.append(_card(path, path.stat().st_mtime_ns))
+    table = {alias.strip().casefold(): card for card in cards for alias in card.aliases}
+    return table | {card.name.strip().casefold(): card for card in cards}
+
+
+def find_system(
+    label: str,
+    catalog: Catalog | None = None,
+    *,
+    base: Path | None = None,
+    source: str | None = None,
+    field: str | None = None,
+) -> SystemCard:
     """Return the system that a measurement's device label means.
+
+    Parameters
+    ----------
+    label
+        A card's name or alias, in any case, or the path of a card's file.
+    catalog
+        Where cards are looked up (default: the built-in shelves).
+    base
+        Folder that a path starts from (default: the working directory).
 
     Raises
     ------
-    UnknownNameError
-        If no card answers to the label.
+    InputError
+        If no card answers to the label, or the file is missing or wrong.
 
     Examples
     --------
     >>> find_system("Tesla P4").name
     'P4'
     """
-    table = _builtin_by_alias()
+    shelves = catalog or Catalog()
+    if label.strip().endswith(".yaml"):
+        path = shelves.resolve(
+            "evaluators", label.strip(), folder="systems", kind="system", base=base, source=source,
+            field=field,
+        )  # fmt: skip
+        return _card(path, path.stat().st_mtime_ns)
+    table = _by_label(shelves)
     card = table.get(label.strip().casefold())
     if card is None:
         raise UnknownNameError(

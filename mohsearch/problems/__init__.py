@@ -7,6 +7,7 @@ PROBLEMS = Registry(
     {
         "chiplet": "mohsearch.problems.chiplet:build",
         "deepflow": "mohsearch.problems.deepflow:build",
+        "measured": "mohsearch.problems.measured:build",
         "moham": "mohsearch.problems.moham:build",
         "parallelism": "mohsearch.problems.parallelism:build",
         "phaze": "mohsearch.problems.phaze:build",
@@ -21,6 +22,7 @@ PROBLEM_OPTIONS = Registry(
     {
         "chiplet": "mohsearch.problems.chiplet_options:ChipletOptions",
         "deepflow": "mohsearch.problems.deepflow_options:DeepflowOptions",
+        "measured": "mohsearch.problems.measured_options:MeasuredOptions",
         "moham": "mohsearch.problems.moham_options:MohamOptions",
         "parallelism": "mohsearch.problems.parallelism_options:ParallelismOptions",
         "phaze": "mohsearch.problems.phaze_options:PhazeOptions",
@@ -33,6 +35,7 @@ WORKLOAD_LOADERS = Registry(
     {
         "chiplet": "mohsearch.workloads.op_graph_files:load_graph",
         "deepflow": "mohsearch.problems.deepflow_workloads:load_iteration",
+        "measured": "mohsearch.evaluators.crossflow.measured_points:load_points",
         "moham": "mohsearch.workloads.zoo:load_application",
         "parallelism": "mohsearch.problems.parallelism_runs:load_run",
         "phaze": "mohsearch.workloads.training_sets:load_models",

@@ -21,6 +21,7 @@ SMALL_INSTANCES = {
             "mapping": "searched",
         },
     },
+    "measured": {"workload": "vidur-products", "options": {"at_least": 1.0}},
     "moham": {"workload": "tiny", "options": {}},
     "parallelism": {"workload": "korth_t5_3", "options": {}},
     "phaze": {

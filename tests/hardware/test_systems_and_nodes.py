@@ -67,3 +67,40 @@ def test_a_figure_without_a_source_is_refused(tmp_path):
 def test_an_unknown_device_lists_what_exists():
     with pytest.raises(UnknownNameError, match="V100"):
         find_system("V1000")
+
+
+def own_card(folder, name="V9", aliases="[mine]"):
+    folder.mkdir(parents=True, exist_ok=True)
+    text = Catalog().find("evaluators", "P4", folder="systems").read_text()
+    text = text.replace("name: P4", f"name: {name}", 1)
+    path = folder / "v9.yaml"
+    lines = text.splitlines()
+    path.write_text(
+        "\n".join(f"aliases: {aliases}" if x.startswith("aliases") else x for x in lines)
+    )
+    return path
+
+
+def test_a_card_of_ones_own_is_found_by_name_alias_and_file(tmp_path):
+    path = own_card(tmp_path / "evaluators" / "systems")
+    mine = Catalog([tmp_path])
+    assert find_system("V9", mine).name == find_system("MINE", mine).name == "V9"
+    assert find_system(str(path)).name == "V9"
+    assert find_system("evaluators/systems/v9.yaml", base=tmp_path).name == "V9"
+    with pytest.raises(UnknownNameError, match="V100"):
+        find_system("V9")
+    with pytest.raises(InputError, match="no such file"):
+        find_system("v8.yaml", base=tmp_path)
+
+
+def test_a_changed_card_is_read_again(tmp_path):
+    own_card(tmp_path / "evaluators" / "systems")
+    mine = Catalog([tmp_path])
+    assert find_system("V9", mine).name == "V9"
+    own_card(tmp_path / "evaluators" / "systems", aliases="[other name of it]")
+    assert find_system("other name of it", mine).name == "V9"
+
+
+def test_a_name_goes_before_an_alias(tmp_path):
+    own_card(tmp_path / "evaluators" / "systems", aliases="[A100]")
+    assert find_system("A100", Catalog([tmp_path])).name == "A100"

@@ -29,6 +29,7 @@ from mohsearch.evaluators.crossflow.device_kernels import (
 )
 from mohsearch.evaluators.crossflow.kernel_door import BIG_MS, Case, case_of, measured_ms
 from mohsearch.evaluators.crossflow.layout import FloatArray
+from mohsearch.hardware.systems import SystemCard
 
 SHORT_WEIGHT = 0.3
 """Weight of kernels that take less than ``BIG_MS``."""
@@ -56,8 +57,9 @@ def read_measured(paths: Iterable[Path]) -> list[Measured]:
     """
     found: list[Measured] = []
     for path in paths:
+        devices: dict[str, SystemCard] = {}
         for i, row in enumerate(read_records(path)):
-            case, measured = case_of(row, i, path), measured_ms(row, i, path)
+            case, measured = case_of(row, i, path, devices), measured_ms(row, i, path)
             if case is not None and measured is not None:
                 found.append((case, measured))
     return found

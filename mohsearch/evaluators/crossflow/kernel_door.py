@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.core.tables import read_records
 from mohsearch.evaluators.crossflow.device_kernels import (
@@ -52,9 +53,10 @@ def evaluate(path: Path) -> EvaluationReport:
     Parameters
     ----------
     path
-        CSV with one kernel per row: ``gpu`` or ``device``; ``op``; ``M``, ``N``, ``K`` of a
-        product (``B`` for a batch) or ``B``, ``H`` (or ``M``, ``N``) of an element-wise kernel;
-        ``dtype`` or ``precision``; optionally ``measured_ms``. An element-wise op that no
+        CSV with one kernel per row: ``gpu`` or ``device`` (a system's name, its alias, a card of
+        your own in ``evaluators/systems`` beside the file, or a path); ``op``; ``M``, ``N``, ``K``
+        of a product (``B`` for a batch) or ``B``, ``H`` (or ``M``, ``N``) of an element-wise
+        kernel; ``dtype`` or ``precision``; optionally ``measured_ms``. An element-wise op that no
         calibration knows reads one tensor, writes one, and takes the default constants.
 
     Returns
@@ -70,7 +72,8 @@ def evaluate(path: Path) -> EvaluationReport:
     """
     rows = read_records(path)
     constants = load_constants()
-    cases = [case_of(row, i, path) for i, row in enumerate(rows)]
+    devices: dict[str, SystemCard] = {}
+    cases = [case_of(row, i, path, devices) for i, row in enumerate(rows)]
     measured = [measured_ms(row, i, path) for i, row in enumerate(rows)]
     predicted, plain = predict([c for c in cases if c is not None], constants)
     out = []
@@ -146,13 +149,24 @@ def _size(row: Mapping[str, str], key: str, where: str, path: Path) -> float:
     return value
 
 
-def case_of(row: Mapping[str, str], index: int, path: Path) -> Case | None:
-    """Return the kernel of one row; None for a row that is no product (other layouts' codes)."""
+def case_of(
+    row: Mapping[str, str], index: int, path: Path, devices: dict[str, SystemCard] | None = None
+) -> Case | None:
+    """Return the kernel of one row; None for a row that is no product (other layouts' codes).
+
+    ``devices`` remembers the cards of a file's labels from row to row.
+    """
     where = f"row {index + 2}"
     label = row.get("gpu") or row.get("device")
     if not label:
         raise InputError("no device: a column gpu or device", source=path, field=where)
-    card = find_system(label, source=str(path), field=f"{where}.device")
+    known = {} if devices is None else devices
+    if label not in known:
+        known[label] = find_system(
+            label, Catalog.around(path), base=Path(path).parent, source=str(path),
+            field=f"{where}.device",
+        )  # fmt: skip
+    card = known[label]
     layout = (row.get("ta") or "", row.get("tb") or "")
     if any(code not in ("", "N", "T") for code in layout):
         return None
@@ -229,16 +243,22 @@ def _summary(
                 groups.setdefault(("all", "all", f"gemm > {BIG_MS:g} ms"), []).append(entry)
                 key = (case.card.name, case.number, f"{case.kind} > {BIG_MS:g} ms")
                 groups.setdefault(key, []).append(entry)
-    return [_accuracy(key, np.array(values)) for key, values in sorted(groups.items())]
+    return [
+        {
+            "device": key[0],
+            "format": key[1],
+            "class": key[2],
+            "kernels": len(values),
+            **accuracy_of(np.array(values)),
+        }
+        for key, values in sorted(groups.items())
+    ]
 
 
-def _accuracy(key: tuple[str, str, str], values: np.ndarray) -> dict[str, Any]:
+def accuracy_of(values: np.ndarray) -> dict[str, Any]:
+    """Return mean errors and log-correlations of (n, 3) measured, predicted, plain figures."""
     measured, predicted, plain = values.T
     return {
-        "device": key[0],
-        "format": key[1],
-        "class": key[2],
-        "kernels": len(measured),
         "mean_error": float(np.abs(predicted / measured - 1.0).mean()),
         "log_correlation": _log_correlation(predicted, measured),
         "roofline_mean_error": float(np.abs(plain / measured - 1.0).mean()),
