@@ -28,8 +28,22 @@ class PretrainingOptions(Card):
         default=(8,), description="Chips available; of several numbers, each with every graph."
     )
     samples: Count = Field(default=20_000, description="Partitions evaluated in training, in all.")
+    teacher: Literal["none", "exact"] = Field(
+        default="none",
+        description=(
+            "`exact`: the exact partitions of the training graphs, least interval over the program "
+            "order, are among those imitated. The validation graphs' are not."
+        ),
+    )
     epochs: Count = Field(default=10, description="Passes over the rollouts of an update.")
     minibatches: Count = Field(default=4, description="Minibatches of an update.")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(
+        default=1e-4, description="Adam's; smaller than for one graph, since each update sees one."
+    )
+    entropy: Annotated[float, Field(ge=0)] = Field(
+        default=3e-3, description="Weight of the entropy bonus."
+    )
+    elites: Count = Field(default=2, description="Partitions that are imitated, by graph.")
     checkpoints: Count = Field(default=10, description="Checkpoints to choose from.")
     seed: int = Field(default=0, ge=0, description="Seed of the training.")
 

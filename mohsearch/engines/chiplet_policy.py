@@ -151,8 +151,8 @@ class Rollouts:
 class _Lesson:
     """What an update works on: rollouts, their advantage (batch,), and what to imitate.
 
-    ``elites`` are actions (k, n_ops), ``within`` (k, n_ops) is 1 where such an action exists, and
-    ``turn`` (batch,) says which one each rollout imitates.
+    ``elites`` are actions (k, n_ops), ``within`` (k, n_ops) their weights, 0 where there is no such
+    action, and ``turn`` (batch,) says which one each rollout imitates.
     """
 
     rollouts: Rollouts
@@ -232,6 +232,7 @@ class PolicyTrainer:
         rollouts: Rollouts,
         reward: NDArray[np.float64],
         elites: NDArray[np.int64] | None = None,
+        weight: float = 1.0,
     ) -> None:
         """Take PPO steps; rewards (batch,) are normalised within the batch.
 
@@ -244,10 +245,12 @@ class PolicyTrainer:
             Valid partitions (k, n_ops) to imitate: their likelihood under the policy is raised too,
             by the weight ``imitation``. A reward shared by all ops says little of any one of them;
             a good partition says what each should do.
+        weight
+            Factor on the imitation.
         """
         torch, options = load_torch(), self.options
         spread = float(reward.std())
-        imitates = elites is not None and len(elites) > 0 and options.imitation > 0
+        imitates = elites is not None and len(elites) > 0 and options.imitation * weight > 0
         if spread == 0.0 and not imitates:
             return
         advantage = (reward - reward.mean()) / (spread or 1.0)
@@ -256,7 +259,7 @@ class PolicyTrainer:
             wanted = torch.from_numpy(np.asarray(elites, dtype=np.int64)) - rollouts.base
             most = rollouts.prior.shape[1] - 1
             lesson.elites = wanted.clamp(0, most)
-            lesson.within = (lesson.elites == wanted).to(torch.float32)
+            lesson.within = weight * (lesson.elites == wanted).to(torch.float32)
             lesson.turn = torch.randint(len(wanted), (len(reward),), generator=self._rng)
         size = -(-len(reward) // options.minibatches)
         with single_thread():

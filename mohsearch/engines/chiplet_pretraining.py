@@ -20,6 +20,7 @@ from mohsearch.engines.chiplet_policy import GraphTensors, PolicyTrainer
 from mohsearch.evaluators.mapper.cache import user_cache
 from mohsearch.evaluators.partition.bounds import interval_bounds
 from mohsearch.evaluators.partition.chip_package import load_chip_package
+from mohsearch.evaluators.partition.contiguous import contiguous_front
 from mohsearch.evaluators.partition.costs import evaluate_partitions
 from mohsearch.evaluators.partition.sampler import PartitionSampler
 from mohsearch.evaluators.partition.task import PartitionTask
@@ -64,7 +65,17 @@ class GraphTrial:
         self.tensors = GraphTensors(self.inputs)
         self._sampler = PartitionSampler(task)
         self._bound_s = float(interval_bounds(task).bound_s)
-        self._elites = Elites(elites)
+        self.elites = Elites(elites)
+
+    def teach(self) -> None:
+        """Put the exact partition of the program order among those to imitate.
+
+        Of numbers of chips that are within 1 % of the best, the largest: it is nearest to balance.
+        """
+        exact = np.asarray(contiguous_front(self.task).labels, dtype=np.int16)
+        gained = self.rewards(exact)
+        last = np.flatnonzero(gained >= 0.99 * gained.max())[-1:]
+        self.elites.add(exact[last], gained[last])
 
     def repair(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int16]:
         """Return the partitions that FIX makes of proposals, shape (batch, n_ops)."""
@@ -77,13 +88,19 @@ class GraphTrial:
         return np.where(fits, self._bound_s / costs["interval_s"], 0.0)
 
     def round(self, trainer: PolicyTrainer, rng: np.random.Generator, learn: bool) -> float:
-        """Evaluate one batch of proposals, learn from it if asked, and return its best reward."""
+        """Evaluate one batch of proposals, learn from it if asked, and return its best reward.
+
+        The best partitions are imitated by as much as they are better than the batch: where one op
+        bounds the interval, most partitions are alike, and there is nothing to learn from them.
+        """
         rollouts = trainer.propose(self.tensors, self.inputs, None)
         fixed = self.repair(rollouts.labels, rng)
         gained = self.rewards(fixed)
         if learn:
-            self._elites.add(fixed, gained)
-            trainer.learn(self.tensors, rollouts, gained, self._elites.labels)
+            self.elites.add(fixed, gained)
+            best = max(self.elites.rewards.max(initial=0.0), 1e-12)
+            better = 1.0 - gained.mean() / best
+            trainer.learn(self.tensors, rollouts, gained, self.elites.labels, better)
         return float(gained.max())
 
 
@@ -106,6 +123,9 @@ def pretrain(options: PolicyOptions, path: Path) -> list[float]:
     training, validation = _graphs(plan)
     trials = _trials(training, plan, options.elites)
     checks = _trials(validation, plan, options.elites)
+    if plan.teacher == "exact":
+        for trial in trials:
+            trial.teach()
     rng = generator(plan.seed, "chiplet", "pretraining")
     trainer = PolicyTrainer(options, plan.seed)
     batches = max(1, plan.samples // options.rollouts)
@@ -139,12 +159,14 @@ def training_options(options: PolicyOptions) -> PolicyOptions:
     return PolicyOptions(
         epochs=plan.epochs,
         minibatches=plan.minibatches,
+        learning_rate=plan.learning_rate,
         **options.network(),
         refinements=options.refinements,
         prior="none" if options.prior == "none" else "balanced",
         sigma=options.sigma,
         imitation=options.imitation,
-        elites=options.elites,
+        elites=plan.elites,
+        entropy=plan.entropy,
         pretraining=plan,
     )
 

@@ -61,7 +61,7 @@ def test_policy_batch(benchmark, graph, chips):
         rollouts = trainer.propose(tensors, inputs, None)
         fixed = problem.space.fix(rollouts.labels, rng)
         gained = 1.0 / problem.metrics(fixed)["interval_s"]
-        trainer.learn(tensors, rollouts, gained)
+        trainer.learn(tensors, rollouts, gained, fixed[:10])
         return gained
 
     assert len(benchmark.pedantic(batch, rounds=2, iterations=1, warmup_rounds=1)) == 20

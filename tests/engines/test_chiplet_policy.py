@@ -12,6 +12,7 @@ from mohsearch.engines.chiplet_features import FEATURES, graph_inputs
 from mohsearch.engines.chiplet_options import PolicyOptions
 from mohsearch.engines.chiplet_policy import GraphTensors, PolicyTrainer, build_network
 from mohsearch.engines.chiplet_pretraining import (
+    GraphTrial,
     pretrain,
     pretrained,
     split_graphs,
@@ -20,6 +21,7 @@ from mohsearch.engines.chiplet_pretraining import (
 from mohsearch.engines.chiplet_rl import PolicyEngine, rewards
 from mohsearch.engines.driver import Budget, Search
 from mohsearch.engines.engine import make_engine
+from mohsearch.evaluators.partition.contiguous import contiguous_front
 from mohsearch.evaluators.partition.costs import evaluate_partitions
 from mohsearch.evaluators.partition.sampler import PartitionSampler
 from mohsearch.evaluators.partition.task import PartitionTask
@@ -351,6 +353,31 @@ def test_searches_that_fine_tune_differently_share_one_pretraining():
         PolicyOptions(pretraining=PLAN, temperature=2.5)
     )
     assert training_options(plain) != training_options(PolicyOptions(pretraining=PLAN, sigma=1))
+
+
+def test_a_teacher_shows_the_exact_partition_of_the_program_order():
+    trial = GraphTrial("tv_resnet18", "mcm36", 8, 2)
+    trial.teach()
+    exact = contiguous_front(trial.task)
+    shown = evaluate_partitions(trial.task, trial.elites.labels.astype(np.int16))["interval_s"]
+    assert len(shown) == 1
+    assert shown[0] <= 1.011 * exact.interval_s.min()
+    near = exact.chips[exact.interval_s <= 1.005 * exact.interval_s.min()].max()
+    assert trial.elites.labels.max() + 1 >= near
+
+
+def test_a_graph_with_nothing_to_gain_teaches_nothing(monkeypatch):
+    """Elites are imitated by as much as they are better than the batch."""
+    trial, trainer = (
+        GraphTrial("tv_alexnet", "mcm36", 3, 2),
+        PolicyTrainer(PolicyOptions(**SMALL), 0),
+    )
+    before = {k: v.clone() for k, v in trainer.network.state_dict().items()}
+    monkeypatch.setattr(trial, "rewards", lambda partitions: np.full(len(partitions), 0.5))
+    assert trial.round(trainer, np.random.default_rng(0), learn=True) == 0.5
+    assert len(trial.elites.labels) == 2
+    for name, tensor in trainer.network.state_dict().items():
+        assert torch.equal(tensor, before[name])
 
 
 def test_pretraining_for_several_numbers_of_chips_meets_each_graph_with_each(tmp_path):
