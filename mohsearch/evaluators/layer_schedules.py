@@ -179,6 +179,7 @@ def schedule_layer(
     vector_cores: int,
     *,
     width: int = 2048,
+    phase_nodes: int = 100,
 ) -> LayerSchedule:
     """Return the best schedule of one layer within a fixed effort, block by block.
 
@@ -192,6 +193,8 @@ def schedule_layer(
         Cores.
     width
         States the search keeps on a level: the effort. The result depends on it, never on time.
+    phase_nodes
+        Effort of the bound by phases, see :class:`ScheduleOptions`.
     """
     bounds = bound_schedules(
         graph,
@@ -204,7 +207,13 @@ def schedule_layer(
     start = [0] * len(graph)
     intra = [False] * len(graph)
     now = bound = 0
-    options = ScheduleOptions(time_limit_s=math.inf, max_width=width, fall_back=False)
+    options = ScheduleOptions(
+        time_limit_s=math.inf,
+        max_width=width,
+        fall_back=False,
+        steps=10_000,
+        phase_nodes=phase_nodes,
+    )
     for k, block in enumerate(graph.blocks):
         low, high = int(bounds.lower[0, k]), int(bounds.upper[0, k])
         if low == high:

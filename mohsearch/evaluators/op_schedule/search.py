@@ -25,6 +25,7 @@ from mohsearch.evaluators.op_schedule.instance import (
     Schedule,
     ScheduleInstance,
 )
+from mohsearch.evaluators.op_schedule.modes import PARALLEL_ONLY, SPREAD_ONLY, modes
 from mohsearch.evaluators.op_schedule.search_kernels import (
     ALONE,
     BEFORE,
@@ -46,8 +47,6 @@ MAX_WIDTH = 131_072
 MAX_STATE_BYTES = 2**29
 BOUNDS = 12
 
-PARALLEL_ONLY, SPREAD_ONLY, EITHER = 1, 2, 3
-
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -66,49 +65,6 @@ class SearchResult:
     schedule: Schedule | None
     bound: int
     states: int
-
-
-def modes(instance: ScheduleInstance) -> NDArray[np.int64]:
-    """Return which modes can be part of an optimal schedule, shape (ops,).
-
-    Taking all cores without being faster is never better. And an operator whose latency on one core
-    is no less than running it and everything it could ever overlap one after another gains nothing
-    from overlap: then it takes all cores. (What cannot overlap is found again with those left out.)
-    """
-    n = len(instance)
-    result = np.where(instance.alone <= instance.spread, PARALLEL_ONLY, EITHER)
-    loose = ~(instance.before | instance.before.T)
-    np.fill_diagonal(loose, False)
-    changed = True
-    while changed:
-        changed = False
-        open_ops = result != SPREAD_ONLY
-        for group in components(loose & open_ops[:, None] & open_ops[None, :]):
-            total = instance.shortest[group].sum()
-            for i in group:
-                if result[i] == EITHER and instance.alone[i] >= total:
-                    result[i] = SPREAD_ONLY
-                    changed = True
-    return np.asarray(result.reshape(n), dtype=np.int64)
-
-
-def components(adjacent: Flags) -> list[list[int]]:
-    """Return the connected components of an undirected graph given as a matrix."""
-    n = len(adjacent)
-    label = [-1] * n
-    groups: list[list[int]] = []
-    for root in range(n):
-        if label[root] >= 0:
-            continue
-        label[root] = len(groups)
-        group = [root]
-        for i in group:
-            for j in np.flatnonzero(adjacent[i]).tolist():
-                if label[j] < 0:
-                    label[j] = label[root]
-                    group.append(j)
-        groups.append(group)
-    return groups
 
 
 def start_orders(instance: ScheduleInstance) -> Flags:
@@ -142,6 +98,7 @@ def search(
     bound: int,
     deadline: float,
     max_width: int = MAX_WIDTH,
+    first_width: int = FIRST_WIDTH,
 ) -> SearchResult:
     """Look for a schedule shorter than ``limit``; raise the lower bound as far as time allows.
 
@@ -157,13 +114,15 @@ def search(
         Value of :func:`time.perf_counter` at which no wider pass is begun.
     max_width
         Most states kept on a level.
+    first_width
+        Width of the first pass.
     """
     n = len(instance)
-    if n > MAX_OPS:
+    if n > MAX_OPS or first_width > max_width:
         return SearchResult(None, bound, 0)
     directions = [_Direction(instance, backwards=False), _Direction(instance, backwards=True)]
     largest = min(max_width, MAX_STATE_BYTES // (72 * n + 1000))
-    width = FIRST_WIDTH
+    width = min(first_width, largest)
     best: Schedule | None = None
     states = 0
     while bound < limit:

@@ -2,8 +2,9 @@
 
 Source: PHAZE, section 4 and figure 3, whose optimum this is. An instance is cut into blocks that
 follow one another in every schedule (the connected components of "neither before nor after");
-bounds and simple schedules close most blocks, a search by start times the others. What it proves
-short of optimality is given to a solver where one is asked for, and every result is checked by
+bounds and simple schedules close most blocks, a narrow search by start times many others. What is
+still open gets a local search and the bound by phases, then a wider search. An integer program of
+the whole is left for fused cores that do not pair up. Every result is checked by
 :mod:`mohsearch.evaluators.op_schedule.check` in integers.
 """
 
@@ -17,17 +18,23 @@ import numpy as np
 
 from mohsearch.evaluators.op_schedule.bounds import critical_path, two_budget
 from mohsearch.evaluators.op_schedule.check import assign_cores, find_fault
+from mohsearch.evaluators.op_schedule.improve import HOT, improve
 from mohsearch.evaluators.op_schedule.instance import (
     Schedule,
     ScheduleInstance,
     serial_schedule,
 )
+from mohsearch.evaluators.op_schedule.modes import components
 from mohsearch.evaluators.op_schedule.pairing import list_schedule, pair_up
+from mohsearch.evaluators.op_schedule.phases import phase_bound
 from mohsearch.evaluators.op_schedule.program import solve_program
-from mohsearch.evaluators.op_schedule.search import MAX_WIDTH, components, search
+from mohsearch.evaluators.op_schedule.search import FIRST_WIDTH, GROWTH, MAX_WIDTH, search
 from mohsearch.evaluators.solver import ProgramBackend
 
 Method = Literal["search", "program"]
+
+NARROW_WIDTH = 256
+"""States on a level before local search and the bound by phases."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,11 @@ class ScheduleOptions:
         depends on this effort only.
     fall_back
         Whether the search may call on the program.
+    steps
+        Schedules tried by local search where a narrow search leaves a block open.
+    phase_nodes
+        Nodes for the bound by phases (:mod:`mohsearch.evaluators.op_schedule.phases`); 0: its
+        linear program only, -1: none.
     """
 
     time_limit_s: float = 10.0
@@ -55,6 +67,8 @@ class ScheduleOptions:
     backend: ProgramBackend = "highs"
     max_width: int = MAX_WIDTH
     fall_back: bool = True
+    steps: int = 40_000
+    phase_nodes: int = 2_000
 
 
 @dataclass(frozen=True)
@@ -171,23 +185,58 @@ def _solve_block(
     best = min(
         serial_schedule(part), list_schedule(part), key=lambda schedule: schedule.makespan(part)
     )
-    limit = best.makespan(part)
     bound = max(critical_path(part), two_budget(part))
-    if len(part) == 1 or bound == limit:
-        return best, limit, 0
+    if len(part) == 1 or bound == best.makespan(part):
+        return best, best.makespan(part), 0
     if options.method == "program":
         return *_solve_program(part, best, bound, options, deadline), 0
-    found = search(part, limit, bound, deadline, options.max_width)
-    bound = found.bound
-    if found.schedule is not None:
-        if assign_cores(part, found.schedule) is not None:
-            return found.schedule, bound, found.states
-        paired = pair_up(part, found.schedule)
-        if paired.makespan(part) < limit:
-            best = paired
-    if options.fall_back and best.makespan(part) > bound and found.schedule is not None:
-        return *_solve_program(part, best, bound, options, deadline), found.states
-    return best, bound, found.states
+    narrow = min(NARROW_WIDTH, options.max_width)
+    best, bound, states, unpaired = _search(part, best, bound, deadline, (FIRST_WIDTH, narrow))
+    if bound < best.makespan(part):
+        best, bound = _decide(part, best, bound, options, deadline)
+    if bound < best.makespan(part):
+        widths = (narrow * GROWTH, options.max_width)
+        best, bound, expanded, again = _search(part, best, bound, deadline, widths)
+        states += expanded
+        unpaired |= again
+    if options.fall_back and unpaired and bound < best.makespan(part):
+        return *_solve_program(part, best, bound, options, deadline), states
+    return best, bound, states
+
+
+def _search(
+    part: ScheduleInstance, best: Schedule, bound: int, deadline: float, widths: tuple[int, int]
+) -> tuple[Schedule, int, int, bool]:
+    """Return schedule, bound, states, and whether one was found whose fused cores do not pair."""
+    limit = best.makespan(part)
+    first, last = widths
+    found = search(part, limit, bound, deadline, last, first)
+    if found.schedule is None:
+        return best, found.bound, found.states, False
+    if assign_cores(part, found.schedule) is not None:
+        return found.schedule, found.bound, found.states, False
+    paired = pair_up(part, found.schedule)
+    return min((best, paired), key=lambda s: s.makespan(part)), found.bound, found.states, True
+
+
+def _decide(
+    part: ScheduleInstance, best: Schedule, bound: int, options: ScheduleOptions, deadline: float
+) -> tuple[Schedule, int]:
+    """Return schedule and bound after local search and the program of phases."""
+    if options.steps > 0:
+        best = improve(part, best, steps=options.steps)
+    for nodes in sorted({0, options.phase_nodes} if options.phase_nodes >= 0 else ()):
+        limit = best.makespan(part)
+        if bound >= limit:
+            break
+        left = deadline - time.perf_counter()
+        found = phase_bound(part, limit, bound, nodes=nodes, time_limit_s=left)
+        bound = found.bound
+        if nodes > 0 and found.schedule is not None and bound < limit:
+            steps = max(1, options.steps)
+            other = improve(part, found.schedule, steps=steps, hot=HOT / 4)
+            best = min((best, other), key=lambda schedule: schedule.makespan(part))
+    return best, min(bound, best.makespan(part))
 
 
 def _solve_program(
