@@ -35,6 +35,14 @@ _STORAGE = click.option(
     "folder), journal:///PATH or postgresql://USER@HOST:PORT/DATABASE. For engine optuna.",
 )
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress, no tables.")
+_PICTURES = {
+    "chiplet": "partition",
+    "deepflow": "roofline",
+    "moham": "gantt",
+    "phaze": "pipeline",
+}
+"""The picture of one design, by problem."""
+
 _FULL_TABLES = 4
 """With more runs than this, one table of runs is printed instead of one table per front."""
 
@@ -328,8 +336,9 @@ def _report(outcome: StudyOutcome, folder: Path) -> None:
     click.echo(f"\nresults  {folder / 'results.zarr'} (open with xarray.open_datatree)")
     click.echo("next     " + f"mohsearch front show {folder}")
     click.echo("         " + f"mohsearch plot front {folder}")
-    if any(item.designs for item in fronts):
-        click.echo("         " + f"mohsearch plot gantt {folder} --solution knee")
+    pictures = {_PICTURES.get(str(item.attrs["problem"])) for item in fronts if item.designs}
+    for picture in sorted(name for name in pictures if name):
+        click.echo("         " + f"mohsearch plot {picture} {folder} --solution knee")
     click.echo("         " + f"mohsearch plot convergence {folder}")
     if len(complete) > 1:
         click.echo("         " + f"mohsearch compare {folder}")

@@ -1,6 +1,7 @@
 """A training study from file to proof and pictures."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -80,3 +81,10 @@ def test_a_measured_training_run_is_listed_and_shown():
     shown = CliRunner().invoke(cli, ["workload", "show", "sc21_t1_07"])
     assert shown.exit_code == 0
     assert "24.8173658" in shown.output
+
+
+def test_a_finished_study_tells_its_proof_and_names_a_picture_that_can_be_drawn(results):
+    shown = run("study", "run", results.parent / "small.yaml", "-o", results).stdout
+    assert re.search(r"^proof: optimal: \d+ of [\d,]+ designs evaluated", shown, re.MULTILINE)
+    picture = re.search(r"mohsearch (plot (?!front|convergence)\w+) ", shown).group(1)
+    assert picture == "plot pipeline"
