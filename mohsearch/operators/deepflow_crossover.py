@@ -11,7 +11,6 @@ from pymoo.core.mutation import Mutation
 
 from mohsearch.evaluators.crossflow.design_space import (
     CLASS_GENES,
-    FRACTIONS,
     G_LOGIC,
     G_NODE_AREA,
     G_STACKS,
@@ -24,37 +23,53 @@ Genomes = NDArray[np.float64]
 
 BLOCKS = (
     *CLASS_GENES,
+    *(slice(gene, gene + 1) for gene in range(G_LOGIC, G_STRATEGY)),
+    slice(G_STRATEGY, G_STACKS),
+    slice(G_STACKS, GENES),
+)
+"""Area, power, perimeter fractions; logic, memory, network; power, area of a node; strategy with
+its order; extra stacks."""
+WHOLE_BLOCKS = (
+    *CLASS_GENES,
     slice(G_LOGIC, G_TDP),
     slice(G_TDP, G_STRATEGY),
     slice(G_STRATEGY, G_STACKS),
     slice(G_STACKS, GENES),
 )
-"""Area, power, perimeter fractions; technology; budgets; strategy with its order; extra stacks."""
+"""The same with technology in one block and both budgets in one."""
 
 
 class BlendCrossover(Crossover):  # type: ignore[misc]  # pymoo ships no types
     """Children on the line through two parents, in their fractions and budgets.
 
-    The weight is uniform in ``-beyond`` to ``1 + beyond``; what leaves the simplex is brought back.
+    The weight is uniform in ``-beyond`` to ``1 + beyond``, drawn anew for area, power and perimeter
+    fractions and for each budget; what leaves the simplex is brought back.
     Technology, strategy and order stay with the first parent of each child.
 
     Parameters
     ----------
     beyond
         How far outside the parents' line segment children may lie.
+    together
+        One weight for all of a child's genes.
     """
 
-    def __init__(self, prob: float = 1.0, beyond: float = 0.25, **kwargs: Any) -> None:
+    def __init__(
+        self, prob: float = 1.0, beyond: float = 0.25, together: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(2, 2, prob=prob, **kwargs)
         if beyond < 0.0:
             raise ValueError(f"beyond must not be negative, got {beyond}")
         self.beyond = beyond
+        self.together = together
 
     def _do(self, problem: Any, X: Any, random_state: Any = None, **_: Any) -> Genomes:
         children = np.array(X, dtype=np.float64)
         count = children.shape[1]
-        weight = random_state.uniform(-self.beyond, 1.0 + self.beyond, (count, 1))
-        for genes in (slice(0, FRACTIONS), slice(G_TDP, G_NODE_AREA + 1)):
+        parts = (*CLASS_GENES, slice(G_TDP, G_TDP + 1), slice(G_NODE_AREA, G_NODE_AREA + 1))
+        weights = random_state.uniform(-self.beyond, 1.0 + self.beyond, (len(parts), count, 1))
+        for genes, own in zip(parts, weights, strict=True):
+            weight = weights[0] if self.together else own
             a, b = children[0][:, genes].copy(), children[1][:, genes].copy()
             children[0][:, genes] = a + weight * (b - a)
             children[1][:, genes] = b + weight * (a - b)
@@ -64,18 +79,24 @@ class BlendCrossover(Crossover):  # type: ignore[misc]  # pymoo ships no types
 class BlockCrossover(Crossover):  # type: ignore[misc]
     """Exchanges whole blocks between two parents: any choice of them but none and all.
 
-    Blocks are the fractions of one budget, the technology, the budgets themselves, the strategy
-    with its mapping order, and the extra memory stacks.
+    Blocks are the fractions of one budget, logic node, memory and network, power and area of a
+    node, the strategy with its mapping order, and the extra memory stacks.
+
+    Parameters
+    ----------
+    whole
+        Technology is one block, and power and area of a node are one.
     """
 
-    def __init__(self, prob: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, prob: float = 1.0, whole: bool = False, **kwargs: Any) -> None:
         super().__init__(2, 2, prob=prob, **kwargs)
+        self.blocks = WHOLE_BLOCKS if whole else BLOCKS
 
     def _do(self, problem: Any, X: Any, random_state: Any = None, **_: Any) -> Genomes:
         children = np.array(X, dtype=np.float64)
         count = children.shape[1]
         free = problem.space.free
-        live = [block for block in BLOCKS if free[block].any()]
+        live = [block for block in self.blocks if free[block].any()]
         if len(live) < 2:
             return children
         number = random_state.integers(1, 2 ** len(live) - 1, count)

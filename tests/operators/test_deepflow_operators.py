@@ -227,6 +227,22 @@ def test_blended_children_of_equal_parents_are_the_parents():
     assert np.allclose(children, twins)
 
 
+def test_a_blend_weighs_every_class_by_itself_unless_together():
+    space = SPACES["everything varies"]
+    rng = np.random.default_rng(10)
+    X = draw(space, 40, rng)
+    pairs = np.stack([X[:20], X[20:]])
+    for together, distinct in ((True, False), (False, True)):
+        operator = OPERATORS.load("deepflow-blend-crossover")(beyond=0.0, together=together)
+        child = operator._do(problem_of(space), pairs, random_state=np.random.default_rng(11))[0]
+        weights = [
+            (child[:, g] - pairs[0][:, g]) / (pairs[1][:, g] - pairs[0][:, g])
+            for g in (CLASS_GENES[0].start, CLASS_GENES[1].start, G_TDP)
+        ]
+        assert np.allclose(weights[0], weights[1]) != distinct
+        assert np.allclose(weights[0], weights[2]) != distinct
+
+
 def test_exchanged_blocks_are_whole_and_nothing_is_lost():
     space = SPACES["everything varies"]
     rng = np.random.default_rng(4)
