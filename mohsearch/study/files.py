@@ -92,3 +92,16 @@ def locked(path: Path, what: str, wait_s: float = 0.0, *, shared: bool = False) 
         handle.write(f"{os.getpid()}\n")
         handle.flush()
         yield
+
+
+def holder(path: Path) -> int | None:
+    """Return the process that holds a lock file (see :func:`locked`), None if none does."""
+    try:
+        with path.open(encoding="utf-8") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return int(handle.read())
+    except (OSError, ValueError):
+        pass
+    return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.study.card import damaged_card
-from mohsearch.study.files import OutputFolder
+from mohsearch.study.files import OutputFolder, holder
 from mohsearch.study.integrity import DamagedRunError, DamagedStudyError, damage
 from mohsearch.study.plan import plan_study
 from mohsearch.study.run import stored_study
@@ -30,8 +30,8 @@ class RunStatus:
     Attributes
     ----------
     status
-        ``pending``, ``running`` (begun, perhaps interrupted), ``complete``, ``failed`` or
-        ``damaged``.
+        ``pending``, ``running``, ``interrupted`` (begun, and no process is at it), ``complete``,
+        ``failed`` or ``damaged``.
     generation, generations
         Complete generations and the most there can be.
     evaluations
@@ -42,7 +42,7 @@ class RunStatus:
     evaluations_per_s
         Evaluations per second of wall time so far.
     remaining_s
-        Seconds to the end of the budget at this rate; None unless it is running.
+        Seconds to the end of the budget at this rate; None unless a process is at it.
     memory_bytes
         Memory of the process that carries it out now, or its peak where it is complete.
     """
@@ -108,7 +108,10 @@ def _run_status(folder: OutputFolder, run_id: str, most: int) -> RunStatus:
         if generation:
             evaluations = int(history["evaluations"][generation - 1])
             wall_s = float(history["wall_s"][generation - 1])
+    owner = holder(folder.locks / run_id)
     state = str(attributes.get("status", "running"))
+    if state == "running" and owner is None:
+        state = "interrupted"
     message = str(attributes.get("failure") or attributes.get("stopped") or "")
     rate = evaluations / wall_s if wall_s > 0 else None
     left = (most - generation) * wall_s / generation if generation else None
@@ -121,17 +124,16 @@ def _run_status(folder: OutputFolder, run_id: str, most: int) -> RunStatus:
         message,
         evaluations_per_s=rate,
         remaining_s=left if state == "running" else None,
-        memory_bytes=_memory_bytes(folder, run_id, attributes),
+        memory_bytes=_memory_bytes(owner, attributes),
     )
 
 
-def _memory_bytes(folder: OutputFolder, run_id: str, attributes: Mapping[str, Any]) -> int | None:
-    """Return the memory of the process that holds a run's lock, or the peak of a complete run."""
+def _memory_bytes(owner: int | None, attributes: Mapping[str, Any]) -> int | None:
+    """Return the memory of the process that is at a run, or the peak of a complete run."""
     if attributes.get("status") == "complete":
         peak = json.loads(str(attributes.get("provenance", "{}"))).get("peak_memory_bytes")
         return None if peak is None else int(peak)
     try:
-        owner = int((folder.locks / run_id).read_text(encoding="utf-8"))
         pages = int(Path(f"/proc/{owner}/statm").read_text(encoding="utf-8").split()[1])
     except (OSError, ValueError, IndexError):
         return None

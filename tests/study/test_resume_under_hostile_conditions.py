@@ -294,6 +294,7 @@ def test_a_read_only_folder_can_be_looked_at_and_refuses_to_be_resumed(read_only
     open_results(read_only).close()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_folder_of_another_user_is_refused_with_the_reason(half_done):
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
