@@ -6,6 +6,7 @@ import pytest
 from mohsearch.evaluators.crossflow.age import generate
 from mohsearch.evaluators.crossflow.config import allocation_row, technology_row
 from mohsearch.evaluators.crossflow.layout import K_AREA_USED, K_POWER_USED, chip_record
+from mohsearch.evaluators.crossflow.measured_points import load_points
 from mohsearch.evaluators.crossflow.metrics import area_by_component_mm2
 from mohsearch.evaluators.crossflow.reading import config_from
 from mohsearch.hardware.systems import load_system
@@ -67,4 +68,35 @@ def test_errors_against_the_measured_die_are_as_documented():
     }  # fmt: skip
     errors = {name: ours / theirs - 1 for name, (ours, theirs) in pairs.items()}
     documented = {"cores": -0.039, "cache": 0.645, "memory": -0.722, "links": -0.485, "all": -0.009}
+    assert errors == pytest.approx(documented, abs=0.002)
+
+
+def test_the_allocation_of_the_mi210_builds_its_data_sheet():
+    card, config = load_system("MI210"), config_from({"system": "MI210"})
+    found = generate(technology_row(config), allocation_row(config))
+    chip = chip_record(found[0])
+    assert chip["num_bundle"] == card.multiprocessors
+    assert chip["peak_flop_per_s"] == pytest.approx(card.peak_flop_per_s["fp16_tensor"], rel=0.001)
+    assert chip["L2_size_bytes"] == card.l2_bytes
+    assert chip["L1_size_bytes"] == card.multiprocessors * card.l1_bytes_per_multiprocessor
+    assert chip["L3_size_bytes"] == card.memory_bytes
+    assert chip["L3_bandwidth_bytes_per_s"] == pytest.approx(
+        card.memory_bandwidth_bytes_per_s, rel=0.002
+    )
+    assert chip["inter_bandwidth_bytes_per_s"] == pytest.approx(
+        card.link_bandwidth_bytes_per_s, rel=0.001
+    )
+    assert found[0, K_POWER_USED] <= card.power_w
+
+
+def test_errors_against_the_measured_mi210_are_as_documented():
+    points = load_points("die-MI210")
+    errors = dict(zip(points.kind, points.predicted / points.measured - 1, strict=True))
+    documented = {
+        "cores, registers, L1": -0.472,
+        "L2 and on-chip network": 0.069,
+        "memory controllers and PHY": -0.839,
+        "off-chip links": -0.936,
+        "whole die": -0.551,
+    }
     assert errors == pytest.approx(documented, abs=0.002)
