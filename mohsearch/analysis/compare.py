@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,6 +56,8 @@ class Standing:
         to the bound; median over runs.
     runs
         Names of the runs.
+    cpu_s
+        Median processor time of a search, without building its problem; NaN where it is not told.
     """
 
     case: str
@@ -70,6 +72,7 @@ class Standing:
     covered: dict[str, float]
     over_bound: dict[str, float]
     runs: tuple[str, ...]
+    cpu_s: float
 
     def quartiles(self) -> tuple[float, float, float]:
         """Return first quartile, median and third quartile of the hypervolumes."""
@@ -146,6 +149,7 @@ class Comparison:
                 "epsilon_additive_median": standing.epsilon,
                 "r2_median": standing.r2,
                 "spread_median": standing.spread,
+                "cpu_s_median": standing.cpu_s,
             }
             row |= {f"{name}_over_bound_median": v for name, v in standing.over_bound.items()}
             row |= {f"dominated_by {name}": v for name, v in standing.dominated.items()}
@@ -267,9 +271,17 @@ def _standings(
                 covered={n: _median_share(p, mine, weakly=True) for n, p in others.items()},
                 over_bound=_over_bound(group),
                 runs=tuple(front.run for front in group),
+                cpu_s=float(np.median([_cpu_seconds(front) for front in group])),
             )
         )
     return _ranked(rows)
+
+
+def _cpu_seconds(front: Front) -> float:
+    """Return the processor time of a run's search, NaN where it is not told."""
+    origin = front.attrs.get("provenance")
+    told = origin.get("cpu_s") if isinstance(origin, Mapping) else None
+    return float("nan") if told is None else float(told)
 
 
 def _median_share(

@@ -131,6 +131,24 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes:.4g} {unit}"
 
 
+def excess_text(share: float, decimals: int = 1) -> str:
+    """Return how far a value lies above a bound: in percent, or as a multiple where that is long.
+
+    Parameters
+    ----------
+    share
+        Distance relative to the bound: 0.25 is a quarter above it.
+
+    Examples
+    --------
+    >>> excess_text(0.0534), excess_text(69.04), excess_text(0.25, 0)
+    ('+5.3%', 'x70', '+25%')
+    """
+    if math.isnan(share):
+        return "-"
+    return f"{share:+.{decimals}%}" if abs(share) < 10 else f"x{1 + share:,.0f}"
+
+
 def count_text(count: int, noun: str, plural: str | None = None) -> str:
     """Return a count with its noun.
 

@@ -73,7 +73,7 @@ def page(report: Report, *, command: str, version: str) -> str:
         "title": html.escape(report.title),
         "version": html.escape(version),
         "style": _asset("report.css"),
-        "plotly": plotly.replace("</script", "<\\/script"),
+        "plotly": pack(plotly),
         "script": _asset("report.js"),
         "data": pack(data),
         "designs": "\n".join(

@@ -8,7 +8,7 @@ from typing import Any
 from mohsearch.analysis.ablate import Ablation, conclusion
 from mohsearch.analysis.compare import Comparison
 from mohsearch.analysis.fronts import distance_to_ideal, highlights
-from mohsearch.analysis.quantities import scale_for, short_name
+from mohsearch.analysis.quantities import excess_text, scale_for, short_name
 from mohsearch.analysis.report_gather import Case, Report
 
 Table = dict[str, Any]
@@ -37,15 +37,15 @@ def _standings(found: Comparison, case: str) -> Table:
     bounds = list(dict.fromkeys(name for s in standings for name in s.over_bound))
     bounds = [name for name in bounds if name in found.objectives]
     columns = ["rank", "/".join(found.fields), "runs", "hypervolume", "quartiles", "IGD+"]
-    columns += ["epsilon", "R2", "spread"]
+    columns += ["epsilon", "R2", "spread", "CPU-s"]
     columns += [f"{short_name(name)} over bound" for name in bounds]
     rows = []
     for s in standings:
         low, middle, high = s.quartiles()
         row = [str(s.rank), s.contender, str(len(s.runs)), f"{middle:.4f}"]
         row += [f"{low:.4f} to {high:.4f}", f"{s.igd_plus:.4f}", f"{s.epsilon:.4f}"]
-        row += [f"{s.r2:.4f}", f"{s.spread:.3f}"]
-        row += [f"{s.over_bound[n]:+.1%}" if n in s.over_bound else "" for n in bounds]
+        row += [f"{s.r2:.4f}", f"{s.spread:.3f}", f"{s.cpu_s:,.2f}" if s.cpu_s >= 0 else ""]
+        row += [excess_text(s.over_bound[n]) if n in s.over_bound else "" for n in bounds]
         rows.append(row)
     return {"title": case or "Standings", "columns": columns, "rows": rows}
 
@@ -104,7 +104,7 @@ def highlight_table(case: Case, count: int = 8) -> Table:
         for index, why in highlights(member.front, count).items():
             row = [member.label, str(index)]
             row += [scales[n].text(float(member.front.values[n][index])) for n in names]
-            row += [f"{float(over[n][index]):+.1%}" for n in names if _bounded(case, n)]
+            row += [excess_text(float(over[n][index])) for n in names if _bounded(case, n)]
             sheet = member.sheets.get(index)
             rows.append([*row, why, sheet["line"] if sheet else ""])
     return {"title": "", "columns": columns, "rows": rows}

@@ -161,7 +161,7 @@ def _print_standings(result: Comparison, case: str) -> None:
     standings = [s for s in result.standings if s.case == case]
     others = [s.contender for s in standings] if 1 < len(standings) <= 6 else []
     headers = ["rank", "/".join(result.fields), "runs", "hypervolume", "quartiles", "IGD+"]
-    headers += ["epsilon", "R2", "spread"]
+    headers += ["epsilon", "R2", "spread", "CPU-s"]
     fixed = len(headers)
     headers += [f"dominated by {name}" for name in others]
     table = []
@@ -177,6 +177,7 @@ def _print_standings(result: Comparison, case: str) -> None:
             f"{standing.epsilon:.4f}",
             f"{standing.r2:.4f}",
             f"{standing.spread:.3f}",
+            f"{standing.cpu_s:,.2f}" if standing.cpu_s >= 0 else "",
         ]
         for name in others:
             share = standing.dominated.get(name)
@@ -187,16 +188,18 @@ def _print_standings(result: Comparison, case: str) -> None:
 
 def _print_bounds(result: Comparison, case: str) -> None:
     """Print how near each contender comes to the provable ideal point."""
+    from mohsearch.analysis.quantities import excess_text, short_name
+
     standings = [s for s in result.standings if s.case == case]
     names = list(dict.fromkeys(name for s in standings for name in s.over_bound))
     if not names:
         return
     click.echo()
     table = [
-        [s.contender, *(f"{s.over_bound[n]:+.1%}" if n in s.over_bound else "" for n in names)]
+        [s.contender, *(excess_text(s.over_bound[n]) if n in s.over_bound else "" for n in names)]
         for s in standings
     ]
-    headers = ["best above the proven bound", *names]
+    headers = ["best above the proven bound", *(short_name(name) for name in names)]
     print_table(headers, table, numeric=range(1, len(headers)))
 
 

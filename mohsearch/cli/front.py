@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +103,7 @@ def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
     from mohsearch.analysis.designs import describe
     from mohsearch.analysis.fronts import distance_to_ideal, highlights
     from mohsearch.analysis.proof import proof_in_words, with_proven_values
-    from mohsearch.analysis.quantities import count_text, scale_for, short_name
+    from mohsearch.analysis.quantities import count_text, excess_text, scale_for, short_name
 
     item = with_proven_values(item)
     scales = {n: scale_for(item.values[n], item.metric(n).unit) for n in item.objectives}
@@ -119,7 +118,7 @@ def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
         row = [str(i)]
         for name in item.objectives:
             value = scales[name].text(float(item.values[name][i]))
-            above = _percent(float(distances[name][i])) if name in distances else ""
+            above = excess_text(float(distances[name][i]), 0) if name in distances else ""
             row.append(f"{value} {above:>6}".rstrip())
         table.append([*row, notes.get(i, ""), describe(item.designs[i]) if item.designs else ""])
     title = f"{item.run}: {count_text(len(item), 'solution')}"
@@ -136,13 +135,6 @@ def print_front(item: Front, chosen: Sequence[int], *, bounds: bool) -> None:
     proof = proof_in_words(item)
     if proof:
         click.echo(f"proof: {proof}")
-
-
-def _percent(share: float) -> str:
-    """Return a relative distance in at most six characters."""
-    if math.isnan(share):
-        return "-"
-    return f"{share:+.0%}" if abs(share) < 10 else f"x{1 + share:,.0f}"
 
 
 def show_solution(item: Front, solution: str) -> None:

@@ -388,7 +388,15 @@
     }
   }
 
+  async function loadPlotly() {
+    const script = make("script");
+    script.textContent = await inflate($("plotly").textContent);
+    document.head.append(script);  // runs at once
+    $("plotly").remove();
+  }
+
   async function start() {
+    await loadPlotly();
     data = await inflate($("data").textContent);
     $("title").textContent = data.title;
     $("origin").textContent = `mohsearch ${data.version}; made with: ${data.command}`;
