@@ -72,7 +72,8 @@ def _sound_card(folder: OutputFolder) -> dict[str, Any] | None:
     fields = ("format", "digest", "source", "roots", "spec")
     if not isinstance(card, dict) or any(field not in card for field in fields):
         raise InputError("is damaged: not the card of a study", source=folder.card)
-    if ATTRIBUTES_DIGEST in card and not is_sealed(card):
+    early = ATTRIBUTES_DIGEST not in card and _ROOT_DIGEST not in card
+    if not early and not is_sealed(card):
         raise InputError("is damaged: its content has changed", source=folder.card)
     return card
 

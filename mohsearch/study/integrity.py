@@ -26,6 +26,8 @@ from mohsearch.study.files import OutputFolder, write_json
 ATTRIBUTES_DIGEST = "attributes_digest"
 FORMAT = 1
 _METADATA = "zarr.json"
+_GROUP = {"zarr_format": 3, "node_type": "group"}
+_COUNTS = ("evaluations", "distinct")
 _PROBLEM = "problem.json"
 _ASIDE = "-damaged-"
 READING = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError)
@@ -159,7 +161,7 @@ def damage(
         # an early version wrote it, without digests; what it left unfinished begins anew
         finished = attributes.get("status") == "complete"
         return None if finished or not thorough else "an early version wrote it, without digests"
-    if not is_sealed(attributes):
+    if not is_sealed(attributes) or not _is_plain_group(root):
         return f"{_METADATA} has changed"
     if not (root / "archive").exists() and attributes.get("status") == "failed":
         return None  # it failed before it had arrays
@@ -194,7 +196,7 @@ def _damaged_generation(group: Any) -> str | None:
             return "a generation before the last complete one is missing"
         ledger = {
             name: np.asarray(history[name][:count])
-            for name in ("evaluations", "distinct", "checksum", "wall_s", "cpu_s")
+            for name in (*_COUNTS, "checksum", "largest_crowding", "wall_s", "cpu_s")
         }
         stop = int(ledger["distinct"][-1]) if count else 0
         if not np.isfinite(ledger["wall_s"]).all() or not np.isfinite(ledger["cpu_s"]).all():
@@ -221,6 +223,17 @@ def _generation_blocks(history: Any, count: int) -> Iterator[slice]:
     chunk = int(array.chunks[0])
     step = chunk * max(1, _BLOCK_ROWS // (chunk * int(array.shape[1])))
     return (slice(g, min(g + step, count)) for g in range(0, count, step))
+
+
+def _is_plain_group(root: Path) -> bool:
+    """Tell whether a group's metadata, besides its attributes, are all there."""
+    try:
+        content = read_json(root / _METADATA)
+    except InputError:
+        return False
+    if content.get("consolidated_metadata", 0) is None:  # some versions of Zarr write so
+        del content["consolidated_metadata"]
+    return {**content, "attributes": {}} == {**_GROUP, "attributes": {}}
 
 
 def _wrong_generation(history: Any, archive: Any, ledger: Mapping[str, Any]) -> str | None:

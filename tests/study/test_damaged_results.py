@@ -54,7 +54,8 @@ def answer(folder):
     """Return what reading says: the error, or the digest of what was read."""
     try:
         tree = open_results(folder)
-        found = {n: np.asarray(v["front"]["profit_a"]).tolist() for n, v in tree.children.items()}
+        fronts = {n: v["front"] for n, v in tree.children.items() if "front" in v.children}
+        found = {n: np.asarray(front["profit_a"]).tolist() for n, front in fronts.items()}
         tree.close()
         return found
     except (DamagedRunError, DamagedStudyError) as error:
