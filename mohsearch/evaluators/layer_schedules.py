@@ -179,7 +179,7 @@ def schedule_layer(
     vector_cores: int,
     *,
     width: int = 2048,
-    phase_nodes: int = 100,
+    phase_nodes: int = -1,
 ) -> LayerSchedule:
     """Return the best schedule of one layer within a fixed effort, block by block.
 
@@ -194,7 +194,7 @@ def schedule_layer(
     width
         States the search keeps on a level: the effort. The result depends on it, never on time.
     phase_nodes
-        Effort of the bound by phases, see :class:`ScheduleOptions`.
+        Effort of local search and bound by phases for what the search leaves open; -1: none.
     """
     bounds = bound_schedules(
         graph,
@@ -211,7 +211,7 @@ def schedule_layer(
         time_limit_s=math.inf,
         max_width=width,
         fall_back=False,
-        steps=10_000,
+        steps=10_000 if phase_nodes >= 0 else 0,
         phase_nodes=phase_nodes,
     )
     for k, block in enumerate(graph.blocks):

@@ -64,6 +64,8 @@ class TrainingModel:
         Effort of a schedule: states kept on a level.
     schedule_gap
         Share of a makespan that bounds may leave open before a schedule is searched.
+    schedule_nodes
+        Effort of local search and bound by phases for what the search leaves open; -1: none.
     """
 
     config: ModelConfig
@@ -76,6 +78,7 @@ class TrainingModel:
     weight_gradients: bool = True
     schedule_width: int = 512
     schedule_gap: float = 0.0
+    schedule_nodes: int = -1
 
     @lru_cache(maxsize=256)  # noqa: B019  # few models, each alive as long as its search
     def workload(self, microbatch: int, width: int, recompute: str = "none") -> TrainingWorkload:
@@ -285,6 +288,7 @@ class SliceTimes:
             min(int(arch.tensor_cores[index]), ops),
             min(int(arch.vector_cores[index]), ops),
             self.model.schedule_width,
+            self.model.schedule_nodes,
         )
 
     def describe(self, index: int, layer: int, name: str) -> tuple[LayerPass, LayerSchedule]:
@@ -299,6 +303,7 @@ class SliceTimes:
             min(int(arch.tensor_cores[index]), ops),
             min(int(arch.vector_cores[index]), ops),
             width=self.model.schedule_width,
+            phase_nodes=self.model.schedule_nodes,
         )
         return part, found
 
@@ -359,7 +364,7 @@ def _shape(kinds: Sequence[int], edges: tuple[tuple[int, int], ...]) -> LayerGra
 
 @lru_cache(maxsize=200_000)
 def _solved(
-    graph: LayerGraph, alone: bytes, spread: bytes, tensor: int, vector: int, width: int
+    graph: LayerGraph, alone: bytes, spread: bytes, tensor: int, vector: int, width: int, nodes: int
 ) -> _Solved:
     found = schedule_layer(
         graph,
@@ -368,5 +373,6 @@ def _solved(
         tensor,
         vector,
         width=width,
+        phase_nodes=nodes,
     )
     return _Solved(found.schedule.intra, found.makespan, found.bound)

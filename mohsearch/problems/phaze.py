@@ -118,6 +118,7 @@ class PhazeProblem(SearchProblem):
             weight_gradients=options.weight_gradients,
             schedule_width=options.schedule_states,
             schedule_gap=options.schedule_gap,
+            schedule_nodes=options.phase_nodes,
         )
         search = TrainingSearch(model, self.cluster, expert)
         search.model.chain(options.microbatches[0], options.recompute[0])  # refuses early

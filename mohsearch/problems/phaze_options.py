@@ -159,6 +159,14 @@ class PhazeOptions(Card):
         lt=1,
         description="Share of a schedule's length that may stay unproven without a search.",
     )
+    schedule_nodes: int | None = Field(
+        default=None,
+        ge=-1,
+        description=(
+            "Effort of the bound by phases for schedules the search leaves open, -1: none; by "
+            "default 100 on one fixed accelerator and none where accelerators are searched."
+        ),
+    )
     compat: Literal["paper"] | None = Field(
         default=None,
         description=(
@@ -184,6 +192,14 @@ class PhazeOptions(Card):
             return self
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return PhazeOptions.model_validate({**PAPER, **given, "compat": None})
+
+    @property
+    def phase_nodes(self) -> int:
+        """Effort of the bound by phases, the default made explicit."""
+        if self.schedule_nodes is not None:
+            return self.schedule_nodes
+        fixed = self.accelerator is not None or self.fixed_architecture is not None
+        return 100 if fixed else -1
 
     def grid(self) -> TrainingGrid:
         """Return the grid of designs."""

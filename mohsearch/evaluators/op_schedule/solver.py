@@ -33,7 +33,7 @@ from mohsearch.evaluators.solver import ProgramBackend
 
 Method = Literal["search", "program"]
 
-NARROW_WIDTH = 256
+NARROW_WIDTH = 2048
 """States on a level before local search and the bound by phases."""
 
 
