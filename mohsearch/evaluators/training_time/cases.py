@@ -27,6 +27,8 @@ class TrainingRuns:
         The model.
     gated
         Whether the feed-forward block has a gate (a third matrix).
+    untied
+        Whether the head has a table of its own instead of the embedding's.
     tensor, pipeline, data
         Parallel degrees.
     virtual_stages
@@ -53,6 +55,7 @@ class TrainingRuns:
     vocabulary: Floats
     sequence: Floats
     gated: Flags
+    untied: Flags
     tensor: Floats
     pipeline: Floats
     data: Floats

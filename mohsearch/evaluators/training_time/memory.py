@@ -70,16 +70,18 @@ def device_memory(runs: TrainingRuns) -> DeviceMemory:
     positions = runs.sequence * runs.hidden
     copied = 2 * (h + 1) * h * (runs.device_kv_heads - runs.kv_heads) / runs.heads
     inner = most_layers * ((cut + copied) / runs.tensor + whole)
-    first = inner + table + positions
+    single = runs.pipeline == 1
+    own = np.where(runs.untied, 1.0, 0.0)  # the head's table; a last stage has one in any case
+    first = inner + (1 + own * single) * table + positions
     norm = 2 * runs.hidden
-    total = runs.layers * (cut + whole) + runs.vocabulary * runs.hidden + positions + norm
+    tables = (1 + own) * runs.vocabulary * runs.hidden
+    total = runs.layers * (cut + whole) + tables + positions + norm
     shard = np.where(runs.full_shard, runs.data, 1.0)
     shared = np.where(runs.shard_optimizer, OPTIMIZER_STATE_BYTES * (1 - 1 / runs.data), 0.0)
     kept, everything = layer_activation_bytes(runs)
     in_flight = _in_flight(runs)
     working = np.where(runs.recompute > 0, everything - kept, 0.0)
     logits = LOGIT_BYTES * runs.tokens * runs.padded_vocabulary / runs.tensor
-    single = runs.pipeline == 1
     first_work = np.maximum(working, np.where(single, logits, 0.0))
     last_kept = most_layers * kept * np.where(runs.gpipe, runs.microbatches, 1.0)
     first_kept = most_layers * kept * in_flight

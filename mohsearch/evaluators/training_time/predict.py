@@ -168,13 +168,13 @@ def _sync_seconds(
     memory: DeviceMemory,
     pipeline: Floats,
 ) -> Floats:
-    """Return exposed gradient synchronisation: replicas, then first and last stage's embedding."""
+    """Return exposed gradient synchronisation: replicas, then a tied embedding's of two stages."""
     replicas = network.gradient_all_reduce_s(2 * memory.stage_parameters)
     last_pass = layer.backward * np.ceil(runs.layers / runs.pipeline)
     replicas = np.where(runs.overlap_sync, np.maximum(replicas - last_pass, 0.0), replicas)
     replicas = np.where(runs.full_shard, 0.0, replicas)
     table = 2 * runs.padded_vocabulary * runs.hidden / runs.tensor
-    return replicas + network.tied_embedding_s(table)
+    return replicas + np.where(runs.untied, 0.0, network.tied_embedding_s(table))
 
 
 def model_flop(runs: TrainingRuns) -> Floats:

@@ -149,7 +149,14 @@ class _Reader:
                 columns.append(run)
                 clusters.append(cluster)
                 row.append(number - 1)
-        switches = {"gated", "sequence_parallel", "flash_attention", "gpipe", "full_shard"}
+        switches = {
+            "gated",
+            "untied",
+            "sequence_parallel",
+            "flash_attention",
+            "gpipe",
+            "full_shard",
+        }
         switches.add("shard_optimizer")
         switches |= {"overlap_sync", "overlap_tensor"}
         arrays = {
@@ -316,9 +323,9 @@ def _model_sizes(row: _Row, model: ModelConfig | None) -> dict[str, float]:
         inner = hidden * value("ffn_mult", 4.0)
         base = {"layers": 0.0, "kv_heads": heads, "intermediate": inner}
         base |= {"vocabulary": 51200.0, "sequence": 2048.0}
-        gated = row.flag("gated_mlp")
+        gated, untied = row.flag("gated_mlp"), row.flag("untied_head")
     else:
-        for column in ("ffn_mult", "gated_mlp"):
+        for column in ("ffn_mult", "gated_mlp", "untied_head"):
             if row.text(column) is not None:
                 message = f"the model {model.name} says that already; give hidden, layers and heads"
                 raise InputError(message, source=row.where, field=column)
@@ -327,12 +334,12 @@ def _model_sizes(row: _Row, model: ModelConfig | None) -> dict[str, float]:
         base = {"layers": model.layers, "kv_heads": model.kv_heads}
         base |= {"intermediate": model.intermediate, "vocabulary": model.vocabulary}
         base |= {"sequence": model.sequence}
-        gated = bool(model.gated)
+        gated, untied = bool(model.gated), not model.tied
     sizes = {key: value(key, otherwise) for key, otherwise in base.items()}
     if model is not None and model.position == "learned" and sizes["sequence"] > model.positions:
         message = f"{model.name} takes up to {model.positions} tokens"
         raise InputError(message, source=row.where, field=row.name("sequence"))
-    return {"hidden": hidden, "heads": heads, "gated": gated, **sizes}
+    return {"hidden": hidden, "heads": heads, "gated": gated, "untied": untied, **sizes}
 
 
 def _degrees(row: _Row) -> dict[str, float]:

@@ -93,7 +93,7 @@ def test_a_model_may_be_named_instead_of_described(tmp_path):
     named = {**sizes, "model": "llama2-7b"}
     given = {
         **sizes, "hidden": 4096, "layers": 32, "heads": 32, "ffn": 11008, "gated_mlp": "yes",
-        "seq": 4096, "vocab": 32000,
+        "seq": 4096, "vocab": 32000, "untied_head": "yes",
     }  # fmt: skip
     one, two = rows_of(tmp_path, named, given)
     assert one["predicted_s"] == two["predicted_s"]
@@ -222,6 +222,9 @@ def test_a_model_and_figures_that_contradict_it_are_refused(tmp_path):
     path = tmp_path / "runs.csv"
     path.write_text("model,gated_mlp,gbs,mbs\nllama2-7b,no,8,1\n")
     with pytest.raises(InputError, match="gated_mlp: the model llama2-7b says that already"):
+        evaluate(path)
+    path.write_text("model,untied_head,gbs,mbs\nllama2-7b,no,8,1\n")
+    with pytest.raises(InputError, match="untied_head: the model llama2-7b says that already"):
         evaluate(path)
     path.write_text("model,seq,gbs,mbs\ngpt2-xl,4096,8,1\n")
     with pytest.raises(InputError, match="seq: gpt2-xl takes up to 1024 tokens"):

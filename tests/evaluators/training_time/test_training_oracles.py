@@ -37,11 +37,12 @@ from mohsearch.workloads.hf_config import megatron_model
 from mohsearch.workloads.training import build_training
 
 REFERENCE = builtin_root() / "evaluators" / "reference" / "phaze"
-SWITCHES = {"gated", "sequence_parallel", "flash_attention", "gpipe", "full_shard"}
+SWITCHES = {"gated", "untied", "sequence_parallel", "flash_attention", "gpipe", "full_shard"}
 SWITCHES |= {"overlap_sync", "overlap_tensor", "shard_optimizer"}
 GPT3 = {
     "hidden": 12288, "layers": 96, "heads": 96, "kv_heads": 96, "intermediate": 49152,
-    "vocabulary": 51200, "sequence": 2048, "gated": False, "tensor": 8, "pipeline": 8, "data": 2,
+    "vocabulary": 51200, "sequence": 2048, "gated": False, "untied": False,
+    "tensor": 8, "pipeline": 8, "data": 2,
     "virtual_stages": 1, "microbatch": 1, "batch": 128, "recompute": 2, "sequence_parallel": False,
     "flash_attention": False, "overlap_sync": False, "overlap_tensor": False,
     "gpipe": False, "shard_optimizer": False, "full_shard": False,
@@ -315,6 +316,21 @@ def test_full_sharding_divides_the_state_among_the_replicas():
     assert found.sync_s[1] == 0.0
     assert found.sync_s[2] == found.sync_s[0]
     assert found.optimizer_s[2] < found.optimizer_s[0]
+
+
+def test_a_head_with_a_table_of_its_own_takes_memory_and_time_on_a_single_stage():
+    found = predict({"pipeline": 1}, {"pipeline": 1, "untied": True})
+    weights = 51200 * 12288
+    assert found.memory.parameters[1] - found.memory.parameters[0] == weights
+    assert found.memory.state_bytes[1] - found.memory.state_bytes[0] == 18 * weights / 8
+    assert found.sync_s[1] > found.sync_s[0]
+    assert found.optimizer_s[1] > found.optimizer_s[0]
+
+
+def test_a_tied_table_is_added_up_between_first_and_last_stage_only():
+    found = predict({"data": 1, "batch": 64}, {"data": 1, "batch": 64, "untied": True})
+    assert found.memory.state_bytes[0] == found.memory.state_bytes[1]
+    assert found.sync_s[0] > found.sync_s[1] == 0.0
 
 
 def test_random_runs_have_finite_times_that_faster_networks_never_lengthen():
