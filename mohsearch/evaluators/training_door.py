@@ -23,7 +23,8 @@ def evaluate(path: Path) -> EvaluationReport:
         CSV with one run per row: ``hidden``, ``layers``, ``heads`` (or ``model``: a name or a
         configuration file), ``gbs`` (``global_batch``); optionally ``seq`` (2048), ``vocab``
         (51200), ``ffn_mult`` (4) or ``ffn``, ``kv_heads``, ``gated_mlp``, ``untied_head``
-        (no), ``tp`` (1), ``pp`` (1), ``dp`` or ``gpus``, ``mbs`` (default: the fastest of 1, 2, 4, 8 that fits),
+        (no), ``tp`` (1), ``pp`` (1), ``dp`` or ``gpus``,
+        ``mbs`` (default: the fastest of 1, 2, 4, 8 that fits),
         ``vp_interleave`` (1), ``recompute`` (none, selective, full; default full),
         ``sequence_parallel`` (no), ``schedule`` (1f1b or gpipe), ``overlap_dp`` (no),
         ``overlap_tp`` (whether ``sequence_parallel`` is stated), ``attention`` (fused, or flash),
