@@ -27,12 +27,13 @@ _MAX_LINES = 600
 
 @dataclass(frozen=True)
 class _Axis:
-    """One objective as an axis: declaration, scale, range rule and proven bound."""
+    """One objective as an axis: declaration, scale, range, proven bound, whether it counts."""
 
     metric: Metric
     scale: Scale
     log: bool
     ideal: float | None
+    whole: bool
 
     @property
     def label(self) -> str:
@@ -138,9 +139,9 @@ def _axis(fronts: Sequence[Front], name: str, log: bool | None) -> _Axis:
     shown = values if ideal is None else np.append(values, ideal)
     positive = bool(shown.size and shown.min() > 0)
     use_log = style.wants_log(shown) if log is None else log and positive
-    return _Axis(
-        metric, scale_for(np.median(values) if use_log else values, metric.unit), use_log, ideal
-    )
+    scale = scale_for(np.median(values) if use_log else values, metric.unit)
+    whole = not scale.unit and bool((values == np.round(values)).all())
+    return _Axis(metric, scale, use_log, ideal, whole)
 
 
 def _series(
@@ -226,6 +227,8 @@ def _scales(axes: Axes, x: _Axis, y: _Axis) -> None:
             style.log_ticks(axes, which)
         else:
             axes.ticklabel_format(axis=which, style="plain", useOffset=False)  # type: ignore[arg-type]
+            if axis.whole:
+                style.count_ticks(axes, which)
 
 
 def _parallel(axes: Axes, columns: Sequence[_Axis], series: Sequence[_Series]) -> None:

@@ -136,6 +136,14 @@ def wants_log(values: Sequence[float] | Any, ratio: float = 8.0) -> bool:
     return bool(numbers.size and numbers.min() > 0 and numbers.max() / numbers.min() > ratio)
 
 
+def count_ticks(axes: Axes, which: str) -> None:
+    """Put the ticks of a linear axis on whole numbers: there is no half a chip."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
 def log_ticks(axes: Axes, which: str) -> None:
     """Use plain decimal numbers on a log axis, a few of them labelled."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

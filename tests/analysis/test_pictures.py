@@ -57,6 +57,14 @@ def test_wide_ranges_get_log_axes_unless_told_otherwise():
     assert axes.get_yscale() == "linear"
 
 
+def test_counts_have_ticks_at_whole_numbers_only():
+    metrics = (Metric("chips", "1", "min", "c"), Metric("energy_j", "J", "min", "e"))
+    values = {"chips": np.array([3.0, 4.0, 5.0]), "energy_j": np.array([2.0, 1.5, 1.0])}
+    (axes,) = plot_front([Front("r", {}, metrics, values, ("chips", "energy_j"))]).axes
+    assert set(axes.get_yticks() % 1) == {0.0}
+    assert set(axes.get_xticks() % 1) != {0.0}
+
+
 def test_a_gantt_chart_has_one_bar_per_layer_at_its_time_and_black_where_it_waits():
     from matplotlib.collections import PolyCollection
 
