@@ -61,7 +61,7 @@ class HysteresisEngine(Engine):
         super().__init__(*args, **kwargs)
         exploration = getattr(self.problem, "exploration", None)
         if exploration is None:
-            raise InputError("this engine needs a problem that orders its designs by area")
+            raise InputError("phaze-hysteresis needs a problem that orders its designs by area")
         X, search, number = exploration()
         self._X = np.asarray(X)
         self._searches = [
