@@ -159,7 +159,8 @@ def _print(result: Comparison) -> None:
 
 def _print_standings(result: Comparison, case: str) -> None:
     standings = [s for s in result.standings if s.case == case]
-    others = [s.contender for s in standings] if 1 < len(standings) <= 6 else []
+    shared = 1 < len(standings) <= 6 and any(s.dominated for s in standings)
+    others = [s.contender for s in standings] if shared else []
     headers = ["rank", "/".join(result.fields), "runs", "hypervolume", "quartiles", "IGD+"]
     headers += ["epsilon", "R2", "spread", "CPU-s"]
     fixed = len(headers)
