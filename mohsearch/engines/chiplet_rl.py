@@ -50,6 +50,8 @@ class PolicyEngine(Engine):
         self._space = partition_space(self.problem, "chiplet-rl")
         self._rng = generator(self.seed, "chiplet-rl", "repair")
         self._trainer: Any = None
+        given = self.options.checkpoint
+        self._checkpoint = None if given is None else find_policy(given)
         self._waiting = np.empty((0, self._space.n_ops), dtype=np.int64)
         self._rollouts: Any = None
         self._rewards: list[float] = []
@@ -61,11 +63,11 @@ class PolicyEngine(Engine):
         self._inputs = graph_inputs(self._space.task)
         self._graph = GraphTensors(self._inputs)
         self._trainer = PolicyTrainer(self.options, seed)
-        checkpoint = self.options.checkpoint
+        checkpoint = self._checkpoint
         if self.options.pretraining is not None:
-            checkpoint = pretrained(self.options)
+            checkpoint = Path(pretrained(self.options))
         if checkpoint is not None:
-            self._trainer.load(find_policy(checkpoint))
+            self._trainer.load(checkpoint)
 
     def ask(self, k: int) -> NDArray[Any]:
         """Return at most ``k`` partitions of the current batch of proposals, repaired."""

@@ -13,6 +13,7 @@ from mohsearch.engines.chiplet_options import PolicyOptions
 from mohsearch.engines.chiplet_policy import GraphTensors, PolicyTrainer, build_network
 from mohsearch.engines.chiplet_pretraining import (
     GraphTrial,
+    find_policy,
     pretrain,
     pretrained,
     split_graphs,
@@ -343,6 +344,16 @@ def test_a_pretrained_policy_is_cached_and_the_search_starts_from_it(tmp_path, m
     for _ in zip(first.generations(), second.generations(), strict=True):
         pass
     assert np.array_equal(first.archive.genomes, second.archive.genomes)
+
+
+def test_the_shipped_policy_is_found_by_name_and_read():
+    trainer = PolicyTrainer(PolicyOptions(), 0)
+    trainer.load(find_policy("mcm36-split"))
+    assert find_policy("mcm36-split").stat().st_size < 1_000_000
+    with pytest.raises(InputError, match=r"unknown policy 'mcm37'.*mcm36-split"):
+        search(1, checkpoint="mcm37")
+    with pytest.raises(InputError, match="no such file"):
+        search(1, checkpoint="folder/missing.npz")
 
 
 def test_searches_that_fine_tune_differently_share_one_pretraining():
