@@ -126,6 +126,9 @@ def _legend(designs: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
 def plot_scaling(rows: Sequence[Mapping[str, Any]], *, heading: str = "", note: str = "") -> Figure:
     """Draw time against logic nodes: a panel per label and network, a line per memory.
 
+    Rows of one technology whose labels end in sizes, such as ``switch-4``, are drawn as time
+    against that size, a line per rest of the label.
+
     Parameters
     ----------
     rows
@@ -140,6 +143,9 @@ def plot_scaling(rows: Sequence[Mapping[str, Any]], *, heading: str = "", note: 
     good = [row for row in rows if np.isfinite(row["best"])]
     if not good:
         raise InputError("no technology has a feasible design to draw")
+    families = _families(good)
+    if families:
+        return _by_size(families, heading or "Time over accelerators per package", note)
     labels = list(dict.fromkeys(str(row["label"]) for row in good))
     networks = list(dict.fromkeys(str(row["network"]) for row in good))
     memories = list(dict.fromkeys(str(row["memory"]) for row in good))
@@ -159,6 +165,45 @@ def plot_scaling(rows: Sequence[Mapping[str, Any]], *, heading: str = "", note: 
         figure, heading or "Time over logic nodes", note,
         _scaling_legend(memories, colours, markers, dashed),
     )  # fmt: skip
+    return figure
+
+
+def _families(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
+    """Return time by size by rest of the label; empty where rows are not of that kind."""
+    found: dict[str, dict[int, float]] = {}
+    for row in rows:
+        name, _, size = str(row["label"]).rpartition("-")
+        if not (name and size.isdigit()):
+            return {}
+        found.setdefault(name, {})[int(size)] = float(row["best"])
+    technologies = {(row["logic"], row["memory"], row["network"]) for row in rows}
+    several = len(technologies) == 1 and max(len(times) for times in found.values()) > 1
+    return found if several and sum(map(len, found.values())) == len(rows) else {}
+
+
+def _by_size(families: Mapping[str, Mapping[int, float]], heading: str, note: str) -> Figure:
+    from matplotlib.lines import Line2D
+
+    figure = style.new_figure(6.4, 4.4)
+    axes = figure.subplots()
+    sizes = sorted({size for times in families.values() for size in times})
+    names = list(families)
+    colours, markers = style.colours(names), style.markers(names)
+    for name, times in families.items():
+        at = sorted(times)
+        axes.plot(
+            [sizes.index(size) for size in at], [times[size] for size in at], lw=1.6,
+            marker=markers[name], color=colours[name], markersize=5,
+        )  # fmt: skip
+    axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
+    axes.set_xlabel("accelerators per package")
+    axes.set_ylabel("time (s)")
+    axes.set_ylim(bottom=0)
+    style.style_axes(axes)
+    legend = [
+        Line2D([], [], color=colours[n], marker=markers[n], markersize=5, label=n) for n in names
+    ]
+    style.title(figure, heading, note, [legend])
     return figure
 
 

@@ -92,6 +92,20 @@ def test_scaling_has_a_panel_per_network_and_label_and_a_line_per_memory():
         plot_scaling([{**rows()[0], "best": np.nan}])
 
 
+def test_sizes_of_packages_are_drawn_as_one_line_per_network():
+    one = rows("a", 1.0)[0]
+    many = [
+        {**one, "label": f"{name}-{size}", "best": time / size}
+        for name, time in (("chain", 4.0), ("switch", 2.0))
+        for size in (16, 1, 4)
+    ]
+    (axes,) = plot_scaling(many).axes
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[4, 1, 0.25], [2, 0.5, 0.125]]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "4", "16"]
+    assert len(plot_scaling([*many, {**one, "label": "system"}]).axes) > 1
+    assert len(plot_scaling([*many, {**many[0], "memory": "other"}]).axes) > 1
+
+
 def kernel(part, kind, intensity, rate, time, bound, **sizes):
     return {
         "part": part, "kind": kind, "time_s": time, "flop": rate * time, "bound": bound,
