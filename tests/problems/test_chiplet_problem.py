@@ -163,6 +163,15 @@ def test_a_design_has_chips_links_bound_and_baselines():
     }  # fmt: skip
 
 
+def test_the_best_seed_of_a_solved_graph_is_at_its_bound_on_the_analytic_model_alone():
+    problem = problem_of("own_ae", genome="labels", constraints="ladder")
+    design = problem.decode(problem.seeds[0])
+    assert 0 <= design["bound"]["gap"] < 1e-6
+    assert problem.certificate()["interval_bound_s"] == problem.ideal_point()["interval_s"]
+    other = problem_of("own_ae", genome="labels", fidelity="hardware")
+    assert 0.02 < other.decode(problem.seeds[0])["bound"]["gap"] < 1
+
+
 def test_an_unknown_graph_or_option_is_one_clear_error():
     with pytest.raises(UnknownNameError, match="tv_resnet50"):
         build({}, "tv_resnet5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +27,14 @@ ORDERS = 32
 MOVES = 4_000_000
 CLOSE = 1e-6
 """Relative distance from a bound that counts as reaching it."""
+
+FEW_DOWNSETS = 1_000
+"""Up to this many, the program for all partitions takes half a second at most."""
+
+ROUNDING = 1e-9
+"""Relative distance that keeps a proven bound below what another order of sums gives."""
+
+_proven: weakref.WeakKeyDictionary[PartitionTask, float] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,31 @@ def certify(
     elif status == "feasible" and interval <= chain_bound * (1 + CLOSE):
         status = "chain-optimal"
     return BestPartition(np.asarray(labels), interval, bound, chain_bound, status, method, seconds)
+
+
+def proven_interval_s(task: PartitionTask) -> float:
+    """Return the best lower bound on the analytic interval that takes less than a second, in s.
+
+    The largest of :func:`interval_bounds`, :func:`cut_bounds` (transfers counted) and, up to 1000
+    downsets, :func:`solve_general`. Worked out once a task.
+
+    Examples
+    --------
+    >>> from mohsearch.workloads.op_graph_files import load_graph
+    >>> task = PartitionTask(load_graph("timm_dla34"), chips=36)
+    >>> round(interval_bounds(task).bound_s * 1e6, 1), round(proven_interval_s(task) * 1e6, 1)
+    (123.3, 154.4)
+    """
+    if task not in _proven:
+        bounds = [interval_bounds(task).bound_s, cut_bounds(task).general_s]
+        try:
+            chains = solve_downsets(task, FEW_DOWNSETS)
+        except InfeasibleError:
+            pass  # too many downsets
+        else:
+            bounds.append(solve_general(task, float(chains.interval_s.min())).bound_s)
+        _proven[task] = max(bounds) * (1.0 - ROUNDING)
+    return _proven[task]
 
 
 def best_partition(

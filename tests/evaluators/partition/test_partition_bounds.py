@@ -13,7 +13,7 @@ from mohsearch.evaluators.partition.downsets import solve_downsets
 from mohsearch.evaluators.partition.enumeration import forward_assignments
 from mohsearch.evaluators.partition.general_program import solve_general
 from mohsearch.evaluators.partition.sampler import PartitionSampler
-from mohsearch.evaluators.partition.solve import best_partition
+from mohsearch.evaluators.partition.solve import best_partition, proven_interval_s
 from mohsearch.evaluators.partition.task import PartitionTask
 from mohsearch.evaluators.partition.validity import are_valid
 from mohsearch.workloads.op_graph import PartitionGraph
@@ -62,6 +62,7 @@ def test_certificates_hold_on_graphs_of_every_shape(first: int) -> None:
         task = odd_task(seed)
         least, least_chain = optima(task)
         bounds = cut_bounds(task)
+        assert interval_bounds(task).bound_s * (1 - CLOSE) <= proven_interval_s(task) <= least
         assert bounds.chain_s <= least_chain * (1 + CLOSE)
         assert bounds.general_s <= least * (1 + CLOSE)
         for best in (
