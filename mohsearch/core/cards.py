@@ -17,6 +17,10 @@ from mohsearch.core.errors import InputError
 MAX_CARD_BYTES = 16 * 2**20
 """Larger YAML files are refused: a card is a declaration, not a data set."""
 
+LARGEST_NUMBER = 1e60
+"""Numbers beyond it, or nearer to zero than its inverse, are refused: no quantity is of that size,
+and products of a few of them would leave the range of a float."""
+
 MAX_ALIASES = 1000
 MAX_DEPTH = 64
 
@@ -78,6 +82,31 @@ def _expanded_size(value: Any, budget: int = 10**6) -> None:
             stack.extend(item)
 
 
+def _out_of_range(number: float) -> bool:
+    size = abs(number)
+    return LARGEST_NUMBER < size < float("inf") or 0 < size < 1 / LARGEST_NUMBER
+
+
+def _refuse_number_out_of_range(value: Any, source: Path) -> None:
+    """Raise at the first number that no quantity can have, with its place."""
+    stack: list[tuple[tuple[int | str, ...], Any]] = [((), value)]
+    while stack:
+        place, item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(((*place, str(key)), inner) for key, inner in item.items())
+        elif isinstance(item, list):
+            stack.extend(((*place, index), inner) for index, inner in enumerate(item))
+        elif isinstance(item, float | int) and _out_of_range(item):
+            digits = len(str(abs(item))) if isinstance(item, int) else 0
+            named = f"a number of {digits} digits" if digits else f"{item:g}"
+            raise InputError(
+                f"{named} is no quantity: numbers are 0, or from {1 / LARGEST_NUMBER:g} "
+                f"to {LARGEST_NUMBER:g}",
+                source=source,
+                field=field_path(place),
+            )
+
+
 def read_text(path: Path) -> str:
     """Read a text file, turning every way it can fail into an :class:`InputError`."""
     try:
@@ -96,7 +125,8 @@ def read_yaml(path: Path) -> Any:
     Raises
     ------
     InputError
-        If the file cannot be read or is not valid YAML.
+        If the file cannot be read, is not valid YAML or has a number that no quantity can have
+        (:data:`LARGEST_NUMBER`).
     """
     text = read_text(path)
     try:
@@ -107,6 +137,7 @@ def read_yaml(path: Path) -> Any:
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise InputError(f"not valid YAML: {where}{problem}", source=path) from error
+    _refuse_number_out_of_range(value, path)
     return value
 
 
@@ -132,11 +163,18 @@ def read_json(path: Path) -> Any:
     ------
     InputError
         If the file cannot be read, is not valid JSON, gives a key twice, or holds text that is no
-        Unicode or a number of thousands of digits.
+        Unicode, a number of thousands of digits or one that no quantity can have
+        (:data:`LARGEST_NUMBER`).
     """
     text = read_text(path).removeprefix("\ufeff")
+    numbers = _Numbers()
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys)
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique_keys,
+            parse_float=numbers.floating,
+            parse_int=numbers.whole,
+        )
         if "\\ud" in text.lower():
             json.dumps(
                 value, ensure_ascii=False
@@ -150,8 +188,27 @@ def read_json(path: Path) -> Any:
     except ValueError as error:
         problem = str(error).partition(";")[0]
     else:
+        if numbers.out_of_range:
+            _refuse_number_out_of_range(value, path)
         return value
     raise InputError(f"not valid JSON: {problem}", source=path)
+
+
+class _Numbers:
+    """Reads numbers, and remembers whether one was out of range (its place is not known here)."""
+
+    def __init__(self) -> None:
+        self.out_of_range = False
+
+    def floating(self, text: str) -> float:
+        value = float(text)
+        self.out_of_range |= _out_of_range(value)
+        return value
+
+    def whole(self, text: str) -> int:
+        value = int(text)
+        self.out_of_range |= len(text) > 60 and _out_of_range(value)
+        return value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

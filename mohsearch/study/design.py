@@ -86,6 +86,7 @@ def evaluate(path: Path) -> EvaluationReport:
             source=path,
             field="genome",
         )
+    _check_range(X[0], problem.xl, problem.xu, path)
     if problem.vtype is int or np.issubdtype(np.dtype(problem.vtype), np.integer):
         X = _whole(X, path)
     try:
@@ -111,6 +112,14 @@ def _located(workload: str, path: Path) -> str:
     """Return a workload's name as it is, a relative path from the file's folder."""
     beside = path.parent / workload
     return str(beside) if Path(workload).suffix and beside.is_file() else workload
+
+
+def _check_range(row: Any, least: Any, most: Any, path: Path) -> None:
+    for index, (value, low, high) in enumerate(zip(row, least, most, strict=True)):
+        if not low <= value <= high:
+            raise InputError(
+                f"{value} is outside {low} to {high}", source=path, field=f"genome[{index}]"
+            )
 
 
 def _whole(X: Any, path: Path) -> Any:

@@ -1,5 +1,7 @@
 """YAML cards: safe, strict, and with errors that say where."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,31 @@ def test_malformed_json_is_an_input_error(tmp_path: Path, text: str | bytes, mes
 
 def test_json_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert read_json(write(tmp_path, '\ufeff{"a": ["\\ud83d\\ude00"]}')) == {"a": ["\U0001f600"]}
+
+
+@pytest.mark.parametrize("reader", [read_json, read_yaml])
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        ("1.0e+308", "1e+308"),
+        ("-2.5e-61", "-2.5e-61"),
+        ("1" + "0" * 61, "a number of 62 digits"),
+        ("-1" + "0" * 400, "a number of 401 digits"),
+    ],
+)
+def test_a_number_that_no_quantity_can_have_is_named_with_its_place(
+    tmp_path: Path, reader: Callable[[Path], object], number: str, said: str
+) -> None:
+    path = tmp_path / "x"
+    path.write_text(f'{{"a": [0, {{"b": {number}}}]}}')
+    with pytest.raises(InputError, match=rf"x: a\[1\]\.b: {re.escape(said)} is no quantity"):
+        reader(path)
+
+
+@pytest.mark.parametrize("reader", [read_json, read_yaml])
+def test_zero_and_the_limits_themselves_are_numbers(
+    tmp_path: Path, reader: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "x"
+    path.write_text("[0, 0.0, 1.0e+60, -1.1e-60]")
+    assert reader(path) == [0, 0.0, 1e60, -1.1e-60]
