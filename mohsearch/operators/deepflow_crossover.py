@@ -67,9 +67,10 @@ class BlendCrossover(Crossover):  # type: ignore[misc]  # pymoo ships no types
         children = np.array(X, dtype=np.float64)
         count = children.shape[1]
         parts = (*CLASS_GENES, slice(G_TDP, G_TDP + 1), slice(G_NODE_AREA, G_NODE_AREA + 1))
-        weights = random_state.uniform(-self.beyond, 1.0 + self.beyond, (len(parts), count, 1))
-        for genes, own in zip(parts, weights, strict=True):
-            weight = weights[0] if self.together else own
+        drawn = 1 if self.together else len(parts)
+        weights = random_state.uniform(-self.beyond, 1.0 + self.beyond, (drawn, count, 1))
+        for i, genes in enumerate(parts):
+            weight = weights[0 if self.together else i]
             a, b = children[0][:, genes].copy(), children[1][:, genes].copy()
             children[0][:, genes] = a + weight * (b - a)
             children[1][:, genes] = b + weight * (a - b)
