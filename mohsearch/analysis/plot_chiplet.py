@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 _COMPUTE, _TRANSFER = "#0072B2", "#E69F00"
 
+NUMBER_WIDTH = 0.019
+"""Room for a chip's number, as a share of the axis."""
+
+LINE_HEIGHT = 0.28
+"""Height of a line of chip numbers, as a share of the graph's."""
+
 
 def plot_partition(
     design: Mapping[str, Any],
@@ -101,11 +107,11 @@ def _draw_graph(axes: Axes, graph: PartitionGraph, labels: NDArray[np.integer]) 
     colours = np.array(chip_colours(int(labels.max()) + 1))
     size = float(np.clip(9000 / graph.n, 5, 60))
     axes.scatter(x, y, s=size, c=colours[labels], linewidths=0, zorder=2)
-    _number_chips(axes, x, y, labels)
+    more = LINE_HEIGHT * (_number_chips(axes, x, y, labels) - 1)
     style.style_axes(axes, grid=None)
     axes.set_xlim(-1, x.max() + 1)
     reach = max(2.0, float(np.abs(y).max()))
-    axes.set_ylim(-1.15 * reach, 1.4 * reach)
+    axes.set_ylim(-1.15 * reach, (1.4 + more) * reach)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("level of the op (longest path from the inputs); dark edges cross chips")
@@ -113,18 +119,39 @@ def _draw_graph(axes: Axes, graph: PartitionGraph, labels: NDArray[np.integer]) 
 
 def _number_chips(
     axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], labels: NDArray[np.integer]
-) -> None:
-    """Write each chip's number above the middle of its ops."""
+) -> int:
+    """Write each chip's number above the middle of its ops; return the lines that this takes."""
     count = int(labels.max()) + 1
-    top = 1.1 * max(2.0, float(np.abs(y).max()))
-    for chip in range(count):
-        mine = labels == chip
-        if mine.any():
-            axes.text(
-                float(np.median(x[mine])), top, str(chip), ha="center", va="bottom",
-                fontsize=style.NOTE_SIZE if count > 20 else style.TICK_SIZE, fontweight="bold",
-                color=chip_colours(count)[chip],
-            )  # fmt: skip
+    reach = max(2.0, float(np.abs(y).max()))
+    used = np.flatnonzero(np.bincount(labels, minlength=count))
+    middles = np.array([np.median(x[labels == chip]) for chip in used])
+    lines = label_lines(middles, NUMBER_WIDTH * (float(x.max()) + 2.0))
+    for chip, middle, line in zip(used.tolist(), middles.tolist(), lines.tolist(), strict=True):
+        axes.text(
+            middle, (1.1 + LINE_HEIGHT * line) * reach, str(chip), ha="center", va="bottom",
+            fontsize=style.NOTE_SIZE if count > 20 else style.TICK_SIZE, fontweight="bold",
+            color=chip_colours(count)[chip],
+        )  # fmt: skip
+    return int(lines.max()) + 1
+
+
+def label_lines(places: NDArray[np.float64], gap: float) -> NDArray[np.int64]:
+    """Return the line of text of each label, so that labels of one line are a gap apart.
+
+    Examples
+    --------
+    >>> label_lines(np.array([0.0, 5.0, 0.5, 1.2]), gap=1.0).tolist()
+    [0, 0, 1, 0]
+    """
+    lines = np.zeros(len(places), np.int64)
+    ends: list[float] = []
+    for i in np.argsort(places, kind="stable").tolist():
+        free = [line for line, end in enumerate(ends) if places[i] - end >= gap]
+        if not free:
+            ends.append(-np.inf)
+        lines[i] = free[0] if free else len(ends) - 1
+        ends[lines[i]] = places[i]
+    return lines
 
 
 def _draw_load(axes: Axes, design: Mapping[str, Any], time: Scale) -> None:

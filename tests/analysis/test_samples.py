@@ -169,3 +169,16 @@ def test_what_is_no_partition_is_not_drawn(partition):
         partition_facts({"instances": [], "metrics": {"latency_s": 1.0}})
     with pytest.raises(InputError, match="39 ops"):
         plot_partition({**design, "labels": [0, 1]}, problem.task.graph)
+
+
+def test_numbers_of_chips_do_not_cover_each_other():
+    problem = build({"chips": 16, "genome": "labels"}, "own_lstm_l1_h256_t16")
+    rows = problem.space.sample(20, np.random.default_rng(0), prior="balanced")
+    labels = rows[rows.max(axis=1).argmax()]
+    figure = plot_partition(problem.decode(labels), problem.task.graph)
+    figure.canvas.draw()
+    numbers = [text for text in figure.axes[0].texts if text.get_text().isdigit()]
+    boxes = [text.get_window_extent() for text in numbers]
+    assert len(boxes) == labels.max() + 1 > 8
+    assert len({round(box.y0) for box in boxes}) > 1
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
