@@ -130,7 +130,7 @@ def read_yaml(path: Path) -> Any:
     """
     text = read_text(path)
     try:
-        value = yaml.load(text, Loader=_Loader)
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
         _expanded_size(value)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)

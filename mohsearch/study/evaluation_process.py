@@ -201,7 +201,7 @@ class RowEvaluator:
             if not connection.poll(limit_s):
                 self._end()
                 raise _Late
-            return pickle.loads(connection.recv_bytes())
+            return pickle.loads(connection.recv_bytes())  # noqa: S301  # our own child
         except (EOFError, OSError) as error:
             self._end()
             if self._closed:
@@ -268,7 +268,7 @@ def serve(descriptor: int) -> None:
 def _receive(connection: Connection, messages: Any) -> None:
     while True:
         try:
-            messages.put(pickle.loads(connection.recv_bytes()))
+            messages.put(pickle.loads(connection.recv_bytes()))  # noqa: S301  # our own parent
         except (EOFError, OSError):
             os._exit(0)  # whoever started this process has ended, or wants it to
 
