@@ -242,6 +242,8 @@ def evaluate_partitions(
 def _metrics(task: PartitionTask, out: Floats) -> dict[str, Floats]:
     package = task.package
     interval, chips = out[:, kernels.INTERVAL], out[:, kernels.CHIPS]
+    if not interval.all():
+        raise InputError(f"a partition of {task.graph.name} takes no time: give its ops some")
     dynamic = task.op_energy_j + 8.0 * package.link.energy_j_per_bit * out[:, kernels.HOP_BYTES]
     energy = dynamic + package.chip.idle_power_w * chips * interval
     peak = out[:, kernels.PEAK_MEMORY]

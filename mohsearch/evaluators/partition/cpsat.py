@@ -21,6 +21,9 @@ from mohsearch.evaluators.partition.solve import BestPartition, Status, certify
 from mohsearch.evaluators.partition.task import PartitionTask
 
 TICK_S = 1e-12
+MOST_TICKS = 2.0**60
+"""Sums of ticks stay in the solver's 64-bit integers."""
+
 GRACE_S = 60.0
 """Time for building the model and starting the process, beyond the solver's limit."""
 
@@ -57,6 +60,8 @@ def solve_cpsat(
 
     Raises
     ------
+    InputError
+        If the model is unknown, or all ops and transfers together take more than about 13 days.
     InfeasibleError
         If the solver finds nothing in its time, or its answer contradicts our own evaluation.
     MissingExtraError
@@ -100,6 +105,10 @@ def solve_cpsat(
 def _request(task: PartitionTask, chain: bool) -> dict[str, Any]:
     graph = task.graph
     per_byte = 1.0 / task.package.link.bandwidth_bytes_per_s / TICK_S
+    longest = float(task.time_s.sum()) / TICK_S + 4.0 * float(graph.edge_bytes.sum()) * per_byte
+    if not longest < MOST_TICKS:
+        problem = f"all ops and transfers of {graph.name} take {longest * TICK_S:.3g} s"
+        raise InputError(f"{problem}: too long for whole picoseconds in CP-SAT's integers")
     moved = np.floor(graph.edge_bytes * per_byte).astype(np.int64).tolist()
     ends = zip(graph.edge_src.tolist(), graph.edge_dst.tolist(), moved, moved, strict=True)
     bound = 0 if chain else int(interval_bounds(task).bound_s / TICK_S * (1 - 1e-6))
