@@ -90,6 +90,10 @@ def read_graph(path: Path) -> PartitionGraph:
     path = Path(path)
     if not path.is_file():
         raise InputError("is a directory" if path.is_dir() else "no such file", source=path)
+    if path.suffix == ".pt2":
+        problem = "loading a saved torch.export program may run code that it carries"
+        remedy = "export the module with graph_from_torch and keep it by write_graph (JSON)"
+        raise InputError(f"{problem}; {remedy}, or export it to ONNX", source=path)
     stamp = path.stat()
     return _read(path.resolve(), stamp.st_mtime_ns, stamp.st_size)
 

@@ -189,3 +189,10 @@ def test_an_exported_module_becomes_a_graph_without_views_and_constants() -> Non
     assert graph.used_weight_bytes == 448 + 65664 + 8320 + 128  # the shared layer once
     with pytest.raises(InputError, match="cannot be exported"):
         graph_from_torch(Block(), ("no tensor",))
+
+
+def test_a_saved_torch_program_is_refused_with_what_to_do_instead(tmp_path) -> None:
+    path = tmp_path / "model.pt2"
+    path.write_bytes(b"PK")
+    with pytest.raises(InputError, match="graph_from_torch and keep it by write_graph"):
+        read_graph(path)
