@@ -17,11 +17,16 @@ from pydantic import Field, model_validator
 
 from mohsearch.core.cards import Card, read_card
 from mohsearch.core.catalog import Catalog
+from mohsearch.core.errors import InputError
 from mohsearch.hardware.figures import SourcedCard
 
 FloatArray = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
+
+
+_LEAST_LOG = -230.0
+"""Logarithm of the smallest yield that is told apart from none: 1e-100."""
 
 
 class WaferCard(Card):
@@ -74,6 +79,8 @@ class ManufacturingCard(SourcedCard):
             raise ValueError("substrate: factors and above_mm2 must have the same length")
         if len(self.logic) < 2:
             raise ValueError("logic: give at least two nodes")
+        if 2.0 * self.wafer_edge_mm >= self.wafer_diameter_mm:
+            raise ValueError("wafer_edge_mm: nothing is left of the wafer")
         return self
 
 
@@ -107,7 +114,10 @@ def wafer_of(card: ManufacturingCard, node_nm: float) -> WaferCard:
     part = math.log(node_nm / low) / math.log(high / low)
 
     def between(a: float, b: float) -> float:
-        return math.exp(math.log(a) + part * math.log(b / a))
+        logarithm = math.log(a) + part * math.log(b / a)
+        if abs(logarithm) > -_LEAST_LOG:
+            raise InputError(f"{card.name} says nothing of a node of {node_nm:g} nm")
+        return math.exp(logarithm)
 
     return WaferCard(
         wafer_usd=between(fine.wafer_usd, coarse.wafer_usd),
@@ -126,7 +136,9 @@ def die_yield(area_mm2: FloatArray, wafer: WaferCard) -> FloatArray:
     0.9952
     """
     defects = wafer.defects_per_cm2 * np.asarray(area_mm2, dtype=np.float64) / 100.0
-    good: FloatArray = (1.0 + defects / wafer.clustering) ** -wafer.clustering
+    # Through the logarithm: a clustering without end is Poisson's law, not 1.
+    logarithm = -wafer.clustering * np.log1p(defects / wafer.clustering)
+    good: FloatArray = np.exp(np.maximum(logarithm, _LEAST_LOG))
     return good
 
 
@@ -160,6 +172,13 @@ def good_die_usd(area_mm2: FloatArray, wafer: WaferCard, card: ManufacturingCard
     return cost
 
 
+def _bonded(card: ManufacturingCard, dies: FloatArray) -> FloatArray:
+    """Return the share of packages in which every die was bonded well."""
+    logarithm = math.log(card.bonding_yield) * np.asarray(dies, dtype=np.float64)
+    share: FloatArray = np.exp(np.maximum(logarithm, _LEAST_LOG))
+    return share
+
+
 def organic_package_usd(
     dies: FloatArray, die_area_mm2: FloatArray, die_usd: FloatArray, card: ManufacturingCard
 ) -> FloatArray:
@@ -191,7 +210,7 @@ def organic_package_usd(
     # Several dies: bumps on the substrate's side as well, as in the source's code.
     sides = np.where(np.asarray(dies) == 1, 1.0, 2.0)
     chips = dies * (die_usd + sides * die_area_mm2 * card.bump_usd_per_mm2)
-    whole: FloatArray = (substrate + chips) / card.bonding_yield**dies
+    whole: FloatArray = (substrate + chips) / _bonded(card, dies)
     return whole
 
 
@@ -216,6 +235,6 @@ def interposer_package_usd(
     silicon = price / die_yield(area, inter)
     base = area * sub.area_factor * sub.usd_per_mm2 * sub.factors[-1]
     bumps = np.asarray(dies_area_mm2) * inter.bump_usd_per_mm2
-    bonded = (silicon + bumps + dies_usd) / card.bonding_yield**dies
+    bonded = (silicon + bumps + dies_usd) / _bonded(card, dies)
     whole: FloatArray = (bonded + base) / inter.bonding_yield
     return whole

@@ -12,11 +12,16 @@ from pydantic import Field, model_validator
 
 from mohsearch.core.cards import Card, read_card
 from mohsearch.core.catalog import Catalog
+from mohsearch.core.errors import InputError
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 FloatArray = NDArray[np.float64]
 RegisterFileArea = Literal["physical", "accelergy"]
+
+
+_LARGEST_LOG = 230.0
+"""Logarithm of 1e100, more than any energy or area."""
 
 
 class WidthPolynomial(Card):
@@ -99,7 +104,11 @@ def monotone_log_log(
     log_hull = np.log(hull)
     slope = (log_hull[-1] - log_hull[-2]) / (log_knots[-1] - log_knots[-2])
     beyond = np.maximum(x - log_knots[-1], 0.0) * slope
-    return np.asarray(np.exp(np.interp(x, log_knots, log_hull) + beyond), dtype=np.float64)
+    logarithm = np.interp(x, log_knots, log_hull) + beyond
+    if logarithm.size and logarithm.max() > _LARGEST_LOG:
+        largest = float(np.max(sizes))
+        raise InputError(f"a memory of {largest:g} bytes is too far beyond the largest one known")
+    return np.asarray(np.exp(logarithm), dtype=np.float64)
 
 
 class TechnologyCard(Card):

@@ -60,6 +60,7 @@ class MohamOptions(Card):
     mapper_effort: int | None = Field(
         default=20_000_000,
         ge=1000,
+        le=2**62,
         description=(
             "Most lower bounds that the layer mapper works out for a layer on a template, about "
             "million a second. Where a space needs more, its Pareto set is proven up to a factor "

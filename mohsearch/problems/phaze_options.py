@@ -20,7 +20,8 @@ from mohsearch.evaluators.training_search import TrainingCluster
 from mohsearch.evaluators.training_times import STRICT_SHARING
 
 Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**20)]
+"""Products of three of them are exact in 64 bits."""
 Counts = Annotated[tuple[Count, ...], Field(min_length=1)]
 Mode = Literal["none", "selective", "full"]
 
