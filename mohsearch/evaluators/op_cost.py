@@ -117,7 +117,7 @@ def cost_ops(
     for op in ops:
         key = signature(op)
         if key not in found:
-            _check_size(op)
+            _check_size(op, chosen)
             found[key] = (book.cost(op, spread=False), book.cost(op, spread=True))
         rows.append(found[key])
     shape = (len(rows), len(architectures))
@@ -161,12 +161,16 @@ def bound_ops(
     return bounds
 
 
-def _check_size(op: TrainingOp) -> None:
+def _check_size(op: TrainingOp, options: CostOptions) -> None:
     """Refuse an op whose counts of words and cycles could leave 64 bits."""
+    slowest = min(options.memory_words_per_cycle, options.glb_words or 1.0, 1.0)
+    most = _MOST * slowest / options.sharing if slowest < 1.0 else _MOST
     largest = max(op.macs, 8 * (op.read_bytes + op.write_bytes), sum(op.counts), op.row_bytes)
-    if largest > _MOST:
+    if largest > most:
         shape = f"{op.batch} x {op.m} x {op.n} x {op.k}" if op.macs else f"{op.elements} elements"
-        raise InputError(f"the op {op.name} ({shape}) is too large to be costed")
+        raise InputError(
+            f"the op {op.name} ({shape}) is too large to be costed at this clock and bandwidth"
+        )
 
 
 def _stacked(rows: list[NDArray[np.generic]], shape: tuple[int, int], kind: type) -> NDArray:  # type: ignore[type-arg]

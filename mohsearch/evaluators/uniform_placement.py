@@ -315,7 +315,8 @@ def _most_inner(  # type: ignore[no-untyped-def]
         return -1
     if each <= 0:
         return inner
-    most = min(inner, int(room / each * (1 + 1e-15)) + 1)
+    fitting = room / each * (1 + 1e-15)
+    most = inner if fitting >= inner else int(fitting) + 1
     while most > 0 and fixed + most * each > memory:
         most -= 1
     return most

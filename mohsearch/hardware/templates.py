@@ -238,7 +238,8 @@ def _level(card: LevelCard, technology: TechnologyCard, path: Path, where: str) 
     if memory.kind == "dram" and memory.dram_type not in technology.dram_energy_pj_per_bit:
         known = technology.dram_energy_pj_per_bit
         field = f"{where}.memory.dram_type"
-        raise UnknownNameError("DRAM type", memory.dram_type, known, source=path, field=field)
+        kind = f"DRAM type of technology {technology.name}"
+        raise UnknownNameError(kind, memory.dram_type, known, source=path, field=field)
     if memory.kind == "sram":
         try:
             technology.sram(memory.width_bits, memory.ports)

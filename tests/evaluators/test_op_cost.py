@@ -272,3 +272,15 @@ def test_an_op_beyond_64_bit_counts_is_refused_and_not_wrapped_round() -> None:
     fits = replace(op, batch=1)
     costs = cost_ops([fits], one)
     assert (costs.spread_cycles >= bound_ops([fits], one)).all()
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [{"frequency_hz": 1e-30, "memory_bytes_per_s": 1e-60}, {"glb_words": 1e-20},
+     {"memory_words": 1e-25}],
+)  # fmt: skip
+def test_cycles_that_would_leave_64_bits_are_refused(slow):
+    op = TrainingOp("tiny", "linear", "forward", "tensor", 1, 1, 1, 1, 1)
+    chips = Architectures(*(np.array([value]) for value in REFERENCE))
+    with pytest.raises(InputError, match="at this clock and bandwidth"):
+        cost_ops([op], chips, CostOptions(**slow))

@@ -133,3 +133,27 @@ def test_the_optimizer_step_of_the_first_stage_counts_in_the_choice():
         assert plans.time_s[0] == pytest.approx(best, rel=1e-12)
         differ += plans.stages[0] != place_uniform(chain, cluster, *arrays).stages[0]
     assert differ > 3
+
+
+def test_memory_far_beyond_what_layers_need_holds_them_all():
+    one = np.ones((1, 3))
+    chain = UniformChain(
+        inner=3,
+        widths=np.array([1]),
+        weight_bytes=1e-60 * one,
+        state_bytes=1e-60 * one,
+        activation_bytes=1e-60 * one,
+        boundary_bytes=np.array([1e-60]),
+        input_bytes=0.0,
+    )
+    cluster = Cluster(
+        devices=1,
+        microbatches=1,
+        bandwidth_bytes_per_s=1.0,
+        sync_factor=2.0,
+        overlap_recompute=False,
+    )
+    plans = place_uniform(
+        chain, cluster, one[None], one[None], np.array([1e-30]), np.array([False])
+    )
+    assert plans.time_s[0] == pytest.approx(10.0)

@@ -166,7 +166,7 @@ def _set(index, key, value):
         (_set(1, "memory", {"kind": "sram", "width_bits": 48}), r"levels\[1\]\.memory: .* 48 bit"),
         (
             _set(0, "memory", {"kind": "dram", "width_bits": 64, "dram_type": "HBM9"}),
-            r"levels\[0\]\.memory\.dram_type: unknown DRAM type 'HBM9'",
+            r"levels\[0\]\.memory\.dram_type: unknown DRAM type of technology \w+ 'HBM9'",
         ),
         (_set(1, "fanout", [{"axis": "X"}]), r"fanout\[0\]: an axis has either a limit or exact"),
         (_set(1, "temporal", {"dims": ["K"], "order": ["C"]}), r"temporal: order: lacks \['K'\]"),
