@@ -115,6 +115,8 @@ def _figure(text: str) -> Any:
         value = float(text)
     except ValueError:
         return text
+    if not math.isfinite(value):
+        return text
     return int(value) if value.is_integer() and "." not in text and "e" not in text else value
 
 
