@@ -97,7 +97,7 @@ def evaluate(path: Path) -> EvaluationReport:
                 "chip": chip_record(points.chips[0]),
             }
         )
-    return EvaluationReport(tuple(rows), _plain(document), "json", tuple(runs))
+    return EvaluationReport(tuple(rows), _plain(document), "json", tuple(_plain(runs)))
 
 
 def _workloads(
