@@ -54,17 +54,32 @@ class SampleCurve:
 def sample_curves(histories: Sequence[History]) -> tuple[SampleCurve, ...]:
     """Return one curve per run; contenders are what differs beside workload and seed.
 
+    A contender's seed counts where it has every workload that any run has: means over different
+    workloads say nothing.
+
     Raises
     ------
     InputError
-        If runs have different first objectives.
+        If runs have different first objectives, or no contender has a seed with every workload.
     """
     fronts = [history.front for history in histories]
     fields = tuple(f for f in varying_fields(fronts) if f != "workload") or ("engine",)
     objectives = {front.objectives[0] for front in fronts}
     if len(objectives) > 1:
         raise InputError(f"runs optimise different objectives: {', '.join(sorted(objectives))}")
-    return tuple(_curve(history, fields) for history in histories)
+    return _with_every_workload([_curve(history, fields) for history in histories])
+
+
+def _with_every_workload(curves: Sequence[SampleCurve]) -> tuple[SampleCurve, ...]:
+    workloads = {curve.workload for curve in curves}
+    held_by: dict[tuple[str, int], set[str]] = {}
+    for curve in curves:
+        held_by.setdefault((curve.contender, curve.seed), set()).add(curve.workload)
+    whole = {key for key, names in held_by.items() if names == workloads}
+    if not whole:
+        names = ", ".join(sorted(workloads))
+        raise InputError(f"no contender has a seed with every workload: {names}")
+    return tuple(curve for curve in curves if (curve.contender, curve.seed) in whole)
 
 
 def _curve(history: History, fields: Sequence[str]) -> SampleCurve:

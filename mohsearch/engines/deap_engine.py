@@ -157,9 +157,9 @@ def constrained(F: FloatArray, G: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> F, G = np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([[-1.0], [0.5]])
+    >>> F, G = np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([[-1.0], [1.0]])
     >>> constrained(F, G).tolist()
-    [[1.0, 2.0], [1.5e+30, 1.5e+30]]
+    [[1.0, 2.0], [2e+30, 2e+30]]
     """
     violation = np.maximum(G, 0.0).sum(axis=1, keepdims=True)
     return np.asarray(np.where(violation > 0, BEYOND * (1.0 + violation), F))

@@ -182,3 +182,18 @@ def test_numbers_of_chips_do_not_cover_each_other():
     assert len(boxes) == labels.max() + 1 > 8
     assert len({round(box.y0) for box in boxes}) > 1
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_a_seed_without_every_workload_does_not_count():
+    runs = [
+        history("x", 1, [4, 4], workload="a"),
+        history("x", 1, [2, 2], workload="b"),
+        history("x", 2, [1, 1], workload="a"),
+        history("y", 1, [1, 1], workload="a"),
+    ]
+    (row,) = sample_table(sample_curves(runs), [2])
+    assert row["contender"] == "x"
+    assert row["seeds"] == 1
+    assert row["greedy@2"] == pytest.approx(np.sqrt(2 * 4))
+    with pytest.raises(InputError, match="no contender has a seed with every workload: a, b"):
+        sample_curves(runs[1:])

@@ -72,7 +72,7 @@ def test_the_slowest_package_and_the_largest_layer_still_have_a_latency(tmp_path
             "case 1: layers: the dependencies form a cycle: head -> head$",
         ),
         ('{"id": "a", "id": "b"}', "duplicate key 'id'"),
-        (CASE | {"link_bandwidth_gb_per_s": 1e-300}, "link_bandwidth_gb_per_s: .*0.000001"),
+        (CASE | {"link_bandwidth_gb_per_s": 1e-50}, "link_bandwidth_gb_per_s: .*0.000001"),
         (CASE | {"system_bandwidth_gb_per_s": 0}, "system_bandwidth_gb_per_s"),
         (CASE | {"order": ["conv", "fc"]}, "each layer once"),
         (CASE | {"sharing": "fair"}, "sharing"),

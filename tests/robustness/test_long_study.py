@@ -59,12 +59,12 @@ def early(monkeypatch):
 
 
 def test_a_study_that_does_not_fit_in_memory_ends_as_one_that_does(tmp_path, request):
-    study = load_study(written(tmp_path, 40, 50))
+    study = load_study(written(tmp_path, 100, 50))
     run_study(study, tmp_path / "whole")
     request.getfixturevalue("early")
     outcome = run_study(study, tmp_path / "spooled", progress=stop_at(20))
     assert [run.message for run in outcome.runs] == ["RuntimeError: stopped here"]
-    assert status(tmp_path / "spooled").runs[0].generation == 20
+    assert 20 <= status(tmp_path / "spooled").runs[0].generation < 100
     assert resume_study(tmp_path / "spooled").exit_code == 0
     found = []
     for folder in ("whole", "spooled"):
