@@ -7,11 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mohsearch.core.cards import Card
-
-Count = Annotated[int, Field(ge=1, le=2**20)]
-"""Products of three of them are exact in 64 bits."""
-Counts = Annotated[tuple[Count, ...], Field(min_length=1)]
-Mode = Literal["none", "selective", "full"]
+from mohsearch.problems.phaze_options import Count, Counts, Mode
 
 
 class ParallelismOptions(Card):
