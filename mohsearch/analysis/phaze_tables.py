@@ -15,7 +15,7 @@ from typing import Any
 from mohsearch.analysis.fronts import Front
 from mohsearch.analysis.phaze_hysteresis import hysteresis, hysteresis_rows
 from mohsearch.core.cards import validate
-from mohsearch.problems.phaze_options import PhazeOptions
+from mohsearch.problems.phaze_options import COST_SWITCHES, PhazeOptions
 from mohsearch.problems.phaze_published import PublishedModel, published
 
 Section = tuple[str, list[str]]
@@ -25,15 +25,7 @@ EXPERT, SOLVER = "tpuv4-expert", "tpuv4-solver"
 OTHERS = ("spotlight-expert", "spotlight-solver", "paper-found", "paper-common", "searched")
 PER_MODEL = (EXPERT, SOLVER, *OTHERS)
 SWITCHES = (
-    "op_costs",
-    "bandwidth_sharing",
-    "weight_gradients",
-    "precision",
-    "optimizer",
-    "sync_factor",
-    "clock_ghz",
-    "network_gb_per_s",
-    "memory_gb_per_s",
+    *COST_SWITCHES,
     "sequence_parallel",
     "sequence_length",
     "devices",

@@ -70,7 +70,7 @@ def fastest_that_fits(
 def _row(
     cases: TrainingCases, prediction: TrainingPrediction, number: int, k: int
 ) -> dict[str, Any]:
-    runs, memory = cases.runs, prediction.memory
+    runs = cases.runs
     measured = float(cases.measured_s[number])
     predicted = float(prediction.iteration_s[k])
     row: dict[str, Any] = {
@@ -79,15 +79,8 @@ def _row(
         "microbatch": int(runs.microbatch[k]),
         "recompute": RECOMPUTE[int(runs.recompute[k])],
         "predicted_s": predicted,
-        "pipeline_s": float(prediction.pipeline_s[k]),
-        "bubble_s": float(prediction.bubble_s[k]),
-        "sync_s": float(prediction.sync_s[k]),
-        "optimizer_s": float(prediction.optimizer_s[k]),
-        "flop_utilization": float(prediction.flop_utilization[k]),
-        "memory_bytes": float(memory.total_bytes[k]),
-        "state_bytes": float(memory.state_bytes[k]),
-        "activation_bytes": float(memory.activation_bytes[k]),
-        "working_bytes": float(memory.working_bytes[k]),
+        **prediction.parts(k),
+        "working_bytes": float(prediction.memory.working_bytes[k]),
         "fits": bool(prediction.fits[k]),
     }
     if np.isfinite(cases.measured_s).any():

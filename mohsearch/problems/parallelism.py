@@ -173,17 +173,7 @@ class ParallelismProblem(SearchProblem):
             "interleaving": values["virtual_stages"],
             "technique": f"{along}recompute {RECOMPUTE[values['recompute']]}",
             "remark": "as measured" if self.is_measured(row[0]) else "not measured",
-            "prediction": {
-                "iteration_s": seconds,
-                "pipeline_s": float(found.pipeline_s[k]),
-                "bubble_s": float(found.bubble_s[k]),
-                "sync_s": float(found.sync_s[k]),
-                "optimizer_s": float(found.optimizer_s[k]),
-                "flop_utilization": float(found.flop_utilization[k]),
-                "memory_bytes": float(found.memory.total_bytes[k]),
-                "state_bytes": float(found.memory.state_bytes[k]),
-                "activation_bytes": float(found.memory.activation_bytes[k]),
-            },
+            "prediction": {"iteration_s": seconds, **found.parts(k)},
             "run": self._run(seconds if self.is_measured(row[0]) else None),
         }
 

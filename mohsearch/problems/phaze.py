@@ -25,7 +25,7 @@ from mohsearch.evaluators.training_search import Setting, SettingTables, Trainin
 from mohsearch.evaluators.training_times import TrainingModel
 from mohsearch.problems.base import ProblemCard, SearchProblem
 from mohsearch.problems.phaze_design import describe_architecture, describe_training
-from mohsearch.problems.phaze_options import PhazeOptions
+from mohsearch.problems.phaze_options import COST_SWITCHES, PhazeOptions
 from mohsearch.problems.phaze_published import published, with_published
 from mohsearch.workloads.hf_config import ModelConfig
 from mohsearch.workloads.training import build_training
@@ -435,19 +435,7 @@ class PhazeProblem(SearchProblem):
         )
 
 
-SWITCHES = {
-    "op_costs",
-    "bandwidth_sharing",
-    "weight_gradients",
-    "precision",
-    "optimizer",
-    "sync_factor",
-    "clock_ghz",
-    "network_gb_per_s",
-    "memory_gb_per_s",
-    "placement",
-    "mean",
-}
+SWITCHES = {*COST_SWITCHES, "placement", "mean"}
 """Options that say how things were modelled; named in every design."""
 
 

@@ -26,6 +26,20 @@ Counts = Annotated[tuple[Count, ...], Field(min_length=1)]
 Mode = Literal["none", "selective", "full"]
 
 
+COST_SWITCHES = (
+    "op_costs",
+    "bandwidth_sharing",
+    "weight_gradients",
+    "precision",
+    "optimizer",
+    "sync_factor",
+    "clock_ghz",
+    "network_gb_per_s",
+    "memory_gb_per_s",
+)
+"""Options that say how time and energy of a training step are modelled."""
+
+
 class ExpertCard(Card):
     """A placement by hand."""
 

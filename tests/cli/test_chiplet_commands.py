@@ -1,9 +1,8 @@
 """A chiplet study from file to table and pictures."""
 
 import pytest
-from click.testing import CliRunner
 
-from mohsearch.cli.main import cli
+from tests.command_line import run
 
 STUDY = """
 name: small
@@ -38,12 +37,6 @@ def results(tmp_path_factory):
     output = folder / "out"
     run("study", "run", folder / "small.yaml", "-o", output, "-q")
     return output
-
-
-def run(*arguments, code=0):
-    done = CliRunner().invoke(cli, [str(a) for a in arguments], prog_name="mohsearch")
-    assert done.exit_code == code, done.output
-    return done
 
 
 def test_samples_print_a_table_and_draw_a_picture(results, tmp_path):

@@ -3,18 +3,11 @@ import io
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from mohsearch.cli.main import cli
 from mohsearch.evaluators import EVALUATORS
+from tests.command_line import run
 
 CASES = "case,M,N,K,H,W,dataflow\na,8,8,8,4,4,os\nb,8,8,8,4,4,ws\n"
-
-
-def run(*args, code=0):
-    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
-    assert result.exit_code == code, result.output
-    return result
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from mohsearch.cli.main import cli
 from mohsearch.study import open_results
+from tests.command_line import run
 
 STUDY = """
 name: small
@@ -42,12 +43,6 @@ def results(tmp_path_factory):
     output = folder / "out"
     run("study", "run", folder / "small.yaml", "-o", output, "-q")
     return output
-
-
-def run(*arguments, code=0):
-    done = CliRunner().invoke(cli, [str(a) for a in arguments], prog_name="mohsearch")
-    assert done.exit_code == code, done.output
-    return done
 
 
 def test_a_study_stores_the_proof_and_the_published_search_stays_below_it(results):

@@ -4,21 +4,14 @@ import json
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from mohsearch.cli.main import cli
 from tests.analysis.synthetic_results import run_groups, two_engines, write_results
+from tests.command_line import run
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     return two_engines(tmp_path_factory.mktemp("results"), seeds=2)
-
-
-def run(*args, code=0):
-    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_show_prints_a_table_per_run_with_units_bounds_and_designs(study):

@@ -2,10 +2,9 @@ import json
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from mohsearch.cli.main import cli
 from mohsearch.workloads.zoo import load_network
+from tests.command_line import run
 
 TABLE = """name,type,N,K,C,Y,X,R,S,stride,pad,groups,predecessors
 first,conv,1,8,3,16,16,3,3,1,1,,
@@ -13,12 +12,6 @@ left,conv,1,8,8,16,16,3,3,1,1,,first
 right,dwconv,1,8,8,16,16,3,3,1,1,8,first
 last,gemm,4,10,8,,,,,,,,left right
 """
-
-
-def run(*args, code=0):
-    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
-    assert result.exit_code == code, result.output
-    return result
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from mohsearch.cli.main import cli
 from mohsearch.cli.progress import PlainReporter, make_reporter
 from mohsearch.study.events import StudyEvent
+from tests.command_line import run
 
 PLUGIN = Path(__file__).resolve().parent.parent / "plugin"
 
@@ -48,12 +47,6 @@ def write(project):
         return path
 
     return write_study
-
-
-def run(*args, code=0):
-    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_a_study_of_the_project_is_listed_planned_run_and_shown_by_name(write, project):

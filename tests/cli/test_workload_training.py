@@ -6,21 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from mohsearch.cli.main import cli
 from mohsearch.workloads.hf_config import load_model
 from mohsearch.workloads.training import build_training
-
-
-def run(*args: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(cli, ["workload", *args], prog_name="mohsearch")
-    assert result.exit_code == code, result.output
-    return result
+from tests.command_line import run
 
 
 def test_the_operators_of_a_sliced_model_are_printed() -> None:
-    text = run("show", "llama2-7b", "--training", "--tp", "4", "--microbatch", "2").output
+    text = run(
+        "workload", "show", "llama2-7b", "--training", "--tp", "4", "--microbatch", "2"
+    ).output
     for wanted in ("6,738,415,616", "decoder, backward", "dw.down", "decoder, update: 1 op"):
         assert wanted in text
     assert "16 of 4096 x 4096 x 128" in text  # scores: 2 samples of 8 heads
@@ -28,7 +25,7 @@ def test_the_operators_of_a_sliced_model_are_printed() -> None:
 
 def test_json_holds_every_operator_with_the_sums_of_the_library() -> None:
     options = ["--tp", "8", "--recompute", "selective", "--sequence-parallel", "--json"]
-    found = json.loads(run("show", "gpt3-175b", "--training", *options).output)
+    found = json.loads(run("workload", "show", "gpt3-175b", "--training", *options).output)
     workload = build_training(
         load_model("gpt3-175b"), tensor_parallel=8, recompute="selective", sequence_parallel=True
     )
@@ -39,10 +36,10 @@ def test_json_holds_every_operator_with_the_sums_of_the_library() -> None:
 
 
 def test_csv_has_one_row_an_operator() -> None:
-    text = run("show", "bert-base", "--training", "--csv", "--fused").output
+    text = run("workload", "show", "bert-base", "--training", "--csv", "--fused").output
     rows = list(csv.DictReader(io.StringIO(text)))
     assert {row["engine"] for row in rows} == {"tensor", "vector", "fused"}
-    plain = run("show", "bert-base", "--training", "--csv").output
+    plain = run("workload", "show", "bert-base", "--training", "--csv").output
     assert len(plain.splitlines()) > len(text.splitlines())
 
 
@@ -50,7 +47,7 @@ def test_a_config_json_of_ones_own_is_read(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     fields = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100}
     file.write_text(json.dumps(fields))
-    text = run("show", str(file), "--training", "--sequence", "16").output
+    text = run("workload", "show", str(file), "--training", "--sequence", "16").output
     assert tmp_path.name in text.split()
 
 
@@ -72,8 +69,8 @@ def test_what_does_not_fit_together_is_refused(args: list[str], words: str) -> N
 
 
 def test_the_list_names_the_models_to_train() -> None:
-    text = run("list").output
+    text = run("workload", "list").output
     assert "Models to train" in text
     assert "174.6 G" in text
-    models = json.loads(run("list", "--json").output)["models"]
+    models = json.loads(run("workload", "list", "--json").output)["models"]
     assert {"gpt3-175b", "t5-base", "mixtral-8x7b"} <= {model["name"] for model in models}

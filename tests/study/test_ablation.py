@@ -6,15 +6,14 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from mohsearch.analysis.ablate import ablate
 from mohsearch.analysis.results import read_final_fronts
-from mohsearch.cli.main import cli
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.study import load_study, open_results, run_study
 from mohsearch.study.ablation import ablation_study, is_ablation
 from tests.analysis.synthetic_results import run_groups, write_results
+from tests.command_line import run
 
 
 @pytest.fixture
@@ -24,12 +23,6 @@ def ablated(study, tmp_path):
     output = tmp_path / "ablated"
     assert run_study(made, output, workers=1).exit_code == 0
     return output
-
-
-def run(*args, code=0):
-    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_every_operator_is_switched_off_alone_and_the_whole_stays(study):

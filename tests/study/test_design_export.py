@@ -4,16 +4,9 @@ import json
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from mohsearch.cli.main import cli
 from mohsearch.study import run_study
-
-
-def run(*args, code=0):
-    result = CliRunner().invoke(cli, [str(a) for a in args], prog_name="mohsearch")
-    assert result.exit_code == code, result.output
-    return result
+from tests.command_line import run
 
 
 @pytest.fixture

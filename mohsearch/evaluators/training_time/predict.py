@@ -61,6 +61,19 @@ class TrainingPrediction:
     model_flop: Floats
     flop_utilization: Floats
 
+    def parts(self, k: int) -> dict[str, float]:
+        """Return the times (seconds), utilisation and memory (bytes) of one row, by name."""
+        return {
+            "pipeline_s": float(self.pipeline_s[k]),
+            "bubble_s": float(self.bubble_s[k]),
+            "sync_s": float(self.sync_s[k]),
+            "optimizer_s": float(self.optimizer_s[k]),
+            "flop_utilization": float(self.flop_utilization[k]),
+            "memory_bytes": float(self.memory.total_bytes[k]),
+            "state_bytes": float(self.memory.state_bytes[k]),
+            "activation_bytes": float(self.memory.activation_bytes[k]),
+        }
+
 
 def predict_training(
     runs: TrainingRuns,
