@@ -37,7 +37,7 @@ from mohsearch.evaluators.crossflow.layout import (
     A_TDP,
     FloatArray,
 )
-from mohsearch.evaluators.crossflow.points import V_INTRA
+from mohsearch.evaluators.crossflow.point_rows import V_INTRA
 from mohsearch.evaluators.crossflow.reading import config_from
 from mohsearch.hardware.systems import load_system
 from mohsearch.problems.deepflow_options import DeepflowOptions

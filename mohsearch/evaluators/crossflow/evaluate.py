@@ -21,7 +21,7 @@ from mohsearch.evaluators.crossflow.layout import CHIP_COLUMNS, FloatArray
 from mohsearch.evaluators.crossflow.lstm import CR, DURATIONS, NONE, RC
 from mohsearch.evaluators.crossflow.operations import OPERATION_COLUMNS
 from mohsearch.evaluators.crossflow.placement import Sharing
-from mohsearch.evaluators.crossflow.points import (
+from mohsearch.evaluators.crossflow.point_rows import (
     GEMM,
     HIERARCHY_COLUMNS,
     LSTM,
@@ -37,9 +37,8 @@ from mohsearch.evaluators.crossflow.points import (
     X_POWER,
     X_REASON,
     X_TIME,
-    addresses,
-    evaluate_all,
 )
+from mohsearch.evaluators.crossflow.points import addresses, evaluate_all
 from mohsearch.evaluators.crossflow.random_tiling import drawn_exponents
 from mohsearch.evaluators.crossflow.timeline import backward_graph, forward_graph
 

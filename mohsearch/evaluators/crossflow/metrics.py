@@ -45,7 +45,7 @@ from mohsearch.evaluators.crossflow.layout import (
     SRAM_FIELDS,
     FloatArray,
 )  # fmt: skip
-from mohsearch.evaluators.crossflow.points import V_DRAM, V_INTER
+from mohsearch.evaluators.crossflow.point_rows import V_DRAM, V_INTER
 from mohsearch.evaluators.crossflow.reading import config_from
 from mohsearch.hardware.logic_nodes import load_logic_node, load_memory, load_network
 from mohsearch.hardware.manufacturing import (

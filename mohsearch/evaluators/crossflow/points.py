@@ -1,9 +1,9 @@
 """Design points in, times out: the compiled loop over chips, workloads and strategies.
 
 A workload is one product, one training step of the LSTM model, or one training step given as a
-table of operations (transformers). In the default model the number
-of MCU bundles is chosen to make the time smallest: compute time falls and traffic rises with it,
-so that a chip with the most compute of an interval and the most memory of it bounds the interval.
+table of operations (transformers). In the default model the number of MCU bundles is chosen to make
+the time smallest: compute time falls and traffic rises with it, so that a chip with the most
+compute of an interval and the most memory of it bounds the interval.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from mohsearch.evaluators.crossflow.kernels import (
     B_KP2,
     BUILD_CHIP,
     GATHER,
-    KIND_COLLECTIVE,
-    KIND_TRANSFER,
     LOG_COLUMNS,
     O_CANDIDATES,
     O_CHOOSE,
@@ -31,12 +29,6 @@ from mohsearch.evaluators.crossflow.kernels import (
     O_FLOW,
     O_LINKS_KEPT,
     O_PRECISION,
-    R_BYTES0,
-    R_FLOPS,
-    R_KIND,
-    R_N,
-    R_NAME,
-    R_SENT,
     SCATTER,
     SIMULATE,
     TIME_ON,
@@ -44,172 +36,63 @@ from mohsearch.evaluators.crossflow.kernels import (
     product,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.layout import (
-    A_AREA,
-    A_EDGE,
-    A_POWER,
     CHIP_COLUMNS,
     K_BUNDLES,
-    K_FLOP_ENERGY,
     K_FLOPS,
     K_FLOW,
     K_LEVEL,
-    K_LINK_BANDWIDTH,
-    K_LINK_ENERGY,
-    K_LINK_LATENCY,
-    K_NET,
-    L_BANDWIDTH,
-    L_ENERGY,
-    L_SHARE,
     L_SIZE,
-    L_STATIC,
     LEVEL_FIELDS,
-    LINK_FIELDS,
     FloatArray,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.lstm import (
-    C_B,
     C_F,
     CR,
     M_GATES,
     M_HIDDEN,
-    M_LAYERS,
-    M_STEPS,
-    P_DP,
     P_H1,
     P_H2,
     P_HTYPE,
     P_LP,
-    R_C,
-    R_E,
-    R_S,
     RC,
-    T_B,
-    T_F,
     divides,
-    memory_per_device,
     mini_batch,
     step_durations,
 )  # fmt: skip
-from mohsearch.evaluators.crossflow.operations import (
-    W_MEMORY,
-    W_STAGES,
-    first_op,
-    op_repeats,
-    ops_time,
+from mohsearch.evaluators.crossflow.operations import W_STAGES, first_op, ops_time
+from mohsearch.evaluators.crossflow.point_rows import (
+    GEMM,
+    LSTM,
+    OPS,
+    X_BACKWARD,
+    X_BUNDLES,
+    X_CAPACITY,
+    X_FORWARD,
+    X_MEMORY,
+    X_REASON,
+    X_TIME,
+    chip_reason,
+    link_row,
+    over_budget,
+    override,
+)  # fmt: skip
+from mohsearch.evaluators.crossflow.point_totals import (
+    device_memory,
+    system_energy,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.random_tiling import draw_all, gemm_time, resolve_flow
 from mohsearch.evaluators.crossflow.reasons import (
     INDIVISIBLE,
     MEMORY_OVERFLOW,
-    NO_CORE,
-    NO_MEMORY,
     NO_NETWORK,
-    NO_REGISTERS,
     OK,
     OVER_BUDGET,
     UNSUPPORTED_PIPELINE,
 )  # fmt: skip
 from mohsearch.evaluators.crossflow.timeline import run
 
-# Hierarchy row.
-H_WORKERS, H_PACKAGES, H_INTER, H_INTRA, H_KP1, H_KP2, H_DP, H_LP, H_HACK = range(9)
-H_NEAR, H_FAR = 9, 13
-HIERARCHY_COLUMNS = 17
-"""Devices, packages, sharing of the links between and inside packages, which dimensions leave
-the package, whether the authors' V100 link scaling applies, and per dimension how many links
-inside and between packages a message crosses on average."""
-
-GEMM, LSTM, OPS = range(3)
-"""Kinds of workload."""
-
-# Override row; negative means none.
-V_DRAM, V_SIZE, V_INTER, V_INTRA, V_FLOPS = range(5)
-OVERRIDE_COLUMNS = 5
-
-# Result row.
-(
-    X_TIME, X_FORWARD, X_BACKWARD, X_REASON, X_MEMORY, X_CAPACITY, X_BUNDLES, X_ENERGY, X_POWER,
-    X_FLOPS,
-) = range(10)  # fmt: skip
-RESULT_COLUMNS = 10
-
 _TOLERANCE = 1e-12
 _build, _simulate = build_chip.call, run.call
-
-
-@inner
-def scaled_link(bandwidth: float, size: float) -> float:
-    """Return the link bandwidth after the authors' scaling for a DGX-1 of V100."""
-    if size <= 4.0:
-        return bandwidth / 2.0
-    if size <= 8.0:
-        return bandwidth / 5.0
-    return bandwidth / 4.0
-
-
-@inner
-def link_row(chip: FloatArray, place: FloatArray, plan: FloatArray, net: FloatArray) -> None:
-    """Fill the bandwidth and latency that each parallel dimension sees."""
-    intra = chip[K_NET + K_LINK_BANDWIDTH]
-    inter = chip[K_NET + LINK_FIELDS + K_LINK_BANDWIDTH]
-    far = near = 0.0
-    if place[H_WORKERS] > 1.0:
-        if place[H_INTRA] > 0.0:
-            near = intra / place[H_INTRA]
-        if place[H_PACKAGES] > 1.0:
-            far = inter / max(place[H_INTER], 1.0)
-            if place[H_INTRA] > 0.0:
-                far = min(far, near)
-    sizes = (plan[P_H1], plan[P_H2], plan[P_DP], plan[P_LP])
-    for i in range(4):
-        leaves = place[H_KP1 + i] != 0.0
-        net[i] = far if leaves else near
-        if place[H_HACK] != 0.0:
-            net[i] = scaled_link(net[i], sizes[i])
-        which = 1 if leaves else 0
-        net[4 + i] = chip[K_NET + which * LINK_FIELDS + K_LINK_LATENCY]
-
-
-@inner
-def _override(chip: FloatArray, over: FloatArray) -> None:
-    k = K_LEVEL + 3 * LEVEL_FIELDS
-    if over[V_DRAM] >= 0.0:
-        chip[k + L_BANDWIDTH] = over[V_DRAM]
-    if over[V_SIZE] >= 0.0:
-        chip[k + L_SIZE] = chip[k + L_SHARE] = over[V_SIZE]
-    if over[V_INTRA] >= 0.0:
-        chip[K_NET + K_LINK_BANDWIDTH] = over[V_INTRA]
-    if over[V_INTER] >= 0.0:
-        chip[K_NET + LINK_FIELDS + K_LINK_BANDWIDTH] = over[V_INTER]
-    if over[V_FLOPS] >= 0.0:
-        chip[K_FLOPS] = over[V_FLOPS]
-
-
-@inner
-def chip_reason(chip: FloatArray, precision: float, exact: bool) -> int:
-    """Return why a chip computes nothing, or ``OK``."""
-    if chip[K_FLOPS] <= 0.0:
-        return NO_CORE
-    least = 3.0 if exact else 1.0
-    for level in range(3):
-        k = K_LEVEL + level * LEVEL_FIELDS
-        if chip[k + L_SHARE] / precision < least or chip[k + L_BANDWIDTH] <= 0.0:
-            return NO_REGISTERS + level
-    if chip[K_LEVEL + 3 * LEVEL_FIELDS + L_BANDWIDTH] <= 0.0:
-        return NO_MEMORY
-    return OK
-
-
-@inner
-def over_budget(alloc: FloatArray) -> bool:
-    """Tell whether the fractions of area, power or perimeter sum to more than one."""
-    area = power = edge = 0.0
-    for i in range(7):
-        area += alloc[A_AREA + i]
-        power += alloc[A_POWER + i]
-    for i in range(3):
-        edge += alloc[A_EDGE + i]
-    return max(area, power, edge) > 1.0 + 1e-9
 
 
 @inner
@@ -346,7 +229,7 @@ def _choose_bundles(
     low, high, mix = np.zeros(CHIP_COLUMNS), np.zeros(CHIP_COLUMNS), np.zeros(CHIP_COLUMNS)
     stack = np.zeros((128, 2), dtype=np.int64)
     _build(calls[BUILD_CHIP], (tech, alloc, most, False, high))
-    _override(high, over)
+    override(high, over)
     best = _timed(
         calls[TIME_ON],
         (high, place, model, plan, kind, ops, opt, draws, tiles, forward, backward, durations,
@@ -362,8 +245,8 @@ def _choose_bundles(
         a, b = stack[depth, 0], stack[depth, 1]
         _build(calls[BUILD_CHIP], (tech, alloc, a, False, low))
         _build(calls[BUILD_CHIP], (tech, alloc, b, False, high))
-        _override(low, over)
-        _override(high, over)
+        override(low, over)
+        override(high, over)
         if kind == GEMM:
             work = 2.0 * model[0] * model[1] * model[2] / (plan[P_H1] * plan[P_H2])
             if work >= high[K_FLOPS] * best:
@@ -385,72 +268,6 @@ def _choose_bundles(
         depth += 2
     result[X_TIME] = best
     return chosen
-
-
-@inner
-def _repeats(name: int, model: FloatArray, plan: FloatArray) -> float:
-    """Return how often a step runs the kernels of one duration, over all pipeline stages."""
-    if name in (T_F, T_B):
-        return model[M_STEPS] * (plan[P_LP] - 1.0)  # type: ignore[no-any-return]
-    if name in (C_F, C_B):
-        return model[M_STEPS] * model[M_LAYERS]  # type: ignore[no-any-return]
-    if name in (R_E, R_S):
-        return 1.0
-    if name == R_C:
-        return model[M_LAYERS]  # type: ignore[no-any-return]
-    return model[M_STEPS]  # type: ignore[no-any-return]
-
-
-@inner
-def _energy(
-    chip: FloatArray, place: FloatArray, model: FloatArray, plan: FloatArray, kind: int,
-    ops: FloatArray, time: float, log: FloatArray, result: FloatArray,
-) -> None:  # fmt: skip
-    """Fill energy per run of the whole system and mean power per device."""
-    dynamic = flops = 0.0
-    near, far = chip[K_NET + K_LINK_ENERGY], chip[K_NET + LINK_FIELDS + K_LINK_ENERGY]
-    for i in range(1, int(log[0, 0]) + 1):
-        row = log[i]
-        energy = row[R_FLOPS] * chip[K_FLOP_ENERGY]
-        for level in range(4):
-            energy += row[R_BYTES0 + level] * chip[K_LEVEL + level * LEVEL_FIELDS + L_ENERGY]
-        if row[R_KIND] == KIND_COLLECTIVE or row[R_KIND] == KIND_TRANSFER:
-            link = int(row[R_N])
-            hops = place[H_NEAR + link] * near + place[H_FAR + link] * far
-            energy += row[R_SENT] * hops
-        times = 1.0
-        if kind == LSTM:
-            times = _repeats(int(row[R_NAME]), model, plan)
-        elif kind == OPS:
-            times = op_repeats(ops[int(row[R_NAME])], model)
-        dynamic += energy * times
-        flops += row[R_FLOPS] * times
-    static = 0.0
-    for level in range(4):
-        static += chip[K_LEVEL + level * LEVEL_FIELDS + L_STATIC]
-    # A log row stands for one of the kp * dp devices that a stage has.
-    shards = plan[P_H1] * plan[P_H2] * plan[P_DP]
-    devices = shards * plan[P_LP]
-    result[X_ENERGY] = dynamic * shards + static * time * devices
-    result[X_FLOPS] = flops * shards
-    result[X_POWER] = result[X_ENERGY] / (time * devices) if time > 0.0 else 0.0
-
-
-@inner
-def _memory(
-    model: FloatArray, plan: FloatArray, kind: int, opt: FloatArray, parts: FloatArray
-) -> float:
-    if kind == OPS:
-        return model[W_MEMORY]  # type: ignore[no-any-return]
-    if kind == LSTM:
-        return memory_per_device(model, plan, opt[O_PRECISION], opt[O_FIXED] != 0.0, parts)  # type: ignore[no-any-return]
-    m, k, n = model[0], model[1], model[2]
-    a, c = plan[P_H1], plan[P_H2]
-    if plan[P_HTYPE] == CR:
-        k = math.ceil(k / a)
-    elif plan[P_HTYPE] == RC:
-        m, n = math.ceil(m / a), math.ceil(n / c)
-    return opt[O_PRECISION] * (m * k + k * n + m * n)  # type: ignore[no-any-return]
 
 
 @inner
@@ -483,7 +300,7 @@ def _evaluate_point(
             backward, durations, scratch, quiet, result, calls,
         )  # fmt: skip
     _build(calls[BUILD_CHIP], (tech, alloc, bundles, not fixed, chip))
-    _override(chip, over)
+    override(chip, over)
     log[0, 0] = 0.0
     time = result[X_TIME]
     if kind == GEMM and log.shape[0] == 1 and time < math.inf:
@@ -497,10 +314,10 @@ def _evaluate_point(
         )  # fmt: skip
     result[X_TIME] = time
     result[X_BUNDLES] = chip[K_BUNDLES]
-    result[X_MEMORY] = _memory(model, plan, kind, opt, parts)
+    result[X_MEMORY] = device_memory(model, plan, kind, opt, parts)
     result[X_CAPACITY] = chip[K_LEVEL + 3 * LEVEL_FIELDS + L_SIZE]
     if time < math.inf and log.shape[0] > 1:
-        _energy(chip, place, model, plan, kind, ops, time, log, result)
+        system_energy(chip, place, model, plan, kind, ops, time, log, result)
     if fixed and result[X_REASON] == OK:
         if over_budget(alloc):
             result[X_REASON] = OVER_BUDGET
