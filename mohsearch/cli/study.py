@@ -331,8 +331,9 @@ def _report(outcome: StudyOutcome, folder: Path) -> None:
             click.echo()
             print_front(item, list(highlights(item)), bounds=True)
     else:
-        click.echo()
-        _print_runs(fronts)
+        for alike in _by_problem(fronts):
+            click.echo()
+            _print_runs(alike)
     click.echo(f"\nresults  {folder / 'results.zarr'} (open with xarray.open_datatree)")
     click.echo("next     " + f"mohsearch front show {folder}")
     click.echo("         " + f"mohsearch plot front {folder}")
@@ -346,8 +347,19 @@ def _report(outcome: StudyOutcome, folder: Path) -> None:
         click.echo("         " + f"mohsearch ablate {folder}")
 
 
+def _by_problem(fronts: list[Any]) -> list[list[Any]]:
+    """Return the fronts in groups that have the same metrics, in order of appearance."""
+    groups: dict[frozenset[str], list[Any]] = {}
+    for item in fronts:
+        groups.setdefault(frozenset(item.values), []).append(item)
+    return list(groups.values())
+
+
 def _print_runs(fronts: list[Any]) -> None:
-    """Print one row per run: size of the front and the best value of each objective."""
+    """Print one row per run: size of the front and the best value of each objective.
+
+    The runs have the same metrics.
+    """
     import numpy as np
 
     from mohsearch.analysis.fronts import common_objectives

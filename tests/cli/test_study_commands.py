@@ -49,6 +49,28 @@ def write(project):
     return write_study
 
 
+def test_runs_of_problems_with_other_metrics_are_listed_in_a_table_each(write):
+    other = {"name": "chiplet", "workloads": ["own_ae"], "portfolios": ["seeded"],
+             "options": {"chips": 3, "fidelity": "hardware"}}  # fmt: skip
+    write(
+        problems=[
+            {"name": "exact", "workloads": ["assignment"], "portfolios": ["standard"]},
+            other,
+        ],
+        workloads=["assignment", "own_ae"],
+        engines=[{"engine": "random"}],
+        portfolios=[{"name": "standard"}, {"name": "seeded"}],
+        budget={"population": 4, "generations": 1},
+        seeds=3,
+    )
+    tables = run("study", "run", "small", "--output", "out").stdout.split("\n\n")
+    first, second = (
+        table.strip().splitlines() for table in tables if table.strip().startswith("run ")
+    )
+    assert len(first) == len(second) == 4
+    assert first[0] != second[0]
+
+
 def test_a_study_of_the_project_is_listed_planned_run_and_shown_by_name(write, project):
     write(seeds=2)
     assert "A study of exact cases" in run("study", "list").stdout
