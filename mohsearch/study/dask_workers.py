@@ -91,10 +91,15 @@ class DaskWorkers(Workers):
             )
         except OSError as error:
             raise InputError(f"no Dask scheduler answers at {address}") from error
-        threads = sum(self._client.nthreads().values())
-        super().__init__(recipe, max(1, threads))
+        super().__init__(recipe, max(1, sum(self._client.nthreads().values())))
         self._recipe_bytes = pickle.dumps(recipe, protocol=5)
         self._idle_since: float | None = None
+
+    def count_now(self) -> int:
+        """Return the threads of all workers there are now: workers come and go."""
+        if self._client.status == "running":
+            self.count = max(1, sum(self._client.nthreads().values()))
+        return self.count
 
     def submit(self, rows: NDArray[Any]) -> Future[Outcome]:
         """Give some rows to the cluster."""

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -64,10 +65,13 @@ class Outcome:
         Every metric, shape (n,); NaN where a genome failed. Empty if all failed.
     failures
         Position and reason of each genome that failed.
+    seconds
+        How long they took all at once, None where they went one by one or code was loaded first.
     """
 
     metrics: Metrics
     failures: tuple[tuple[int, str], ...] = ()
+    seconds: float | None = None
 
 
 class _Died(Exception):
@@ -116,9 +120,10 @@ class RowEvaluator:
             If the problem cannot be built there, or is another one than that of the study.
         """
         if len(rows) > 1 and not self._singly:
+            warm, began = self._warm, time.perf_counter()
             metrics = self._together(rows)
             if metrics is not None:
-                return Outcome(metrics)
+                return Outcome(metrics, seconds=time.perf_counter() - began if warm else None)
         found: list[Metrics | None] = []
         failures: list[tuple[int, str]] = []
         for place in range(len(rows)):

@@ -93,7 +93,7 @@ def test_a_genome_that_raises_kills_hangs_or_is_no_number_is_named(
 
 
 def test_what_a_killed_worker_had_is_evaluated_by_another(begin, cluster):
-    workers, problem = begin(delay_s=0.2)
+    workers, problem = begin(delay_s=0.8)
     rows = np.random.default_rng(1).integers(0, 2, (16, problem.n_var))
     workers.metrics(rows[:4])
     killed = pids(cluster)[0]

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from mohsearch.core.errors import InputError
 from mohsearch.study import run_study
 from mohsearch.study.dask_workers import scheduler_of
-from mohsearch.study.evaluation import LocalWorkers
-from mohsearch.study.evaluation_process import Recipe
+from mohsearch.study.evaluation import CHUNK_S, LocalWorkers, Workers, chunk_rows
+from mohsearch.study.evaluation_process import Outcome, Recipe
 from mohsearch.study.executor import start_workers
 from mohsearch.study.failures import WORST, EvaluationFailed, WorkersLost, going_on
 from mohsearch.study.objects import build_problem
@@ -157,7 +158,7 @@ def test_others_are_evaluated_once_where_one_genome_fails(recipe, begin):
 
 
 def test_a_killed_process_is_replaced_and_its_genomes_are_evaluated(recipe, begin):
-    made, problem = recipe(delay_s=0.2)
+    made, problem = recipe(delay_s=0.8)
     rows = np.random.default_rng(1).integers(0, 2, (16, problem.n_var))
     workers = begin(made, 2)
     workers.metrics(rows[:4])
@@ -168,6 +169,69 @@ def test_a_killed_process_is_replaced_and_its_genomes_are_evaluated(recipe, begi
     assert killed not in workers.pids()
     expected = problem.compute(rows)
     assert all(np.array_equal(metrics[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 100, 1000])
+@pytest.mark.parametrize("workers", [1, 2, 5, 1000])
+def test_cheap_genomes_go_in_one_chunk_a_worker_and_costly_ones_in_four(rows, workers):
+    def chunks(row_s, **more):
+        return -(-rows // chunk_rows(rows, workers, row_s, more.pop("limit_s", None), **more))
+
+    assert chunks(None) == chunks(1e-9) <= workers
+    assert chunks(1e9) <= max(4 * workers, 1)
+    if rows >= 100 * workers:
+        assert chunks(None) == workers
+        assert chunks(1e9) == chunks(None, careful=True) == chunks(None, limit_s=1.0)
+        assert chunks(1e9) == 4 * workers
+    # a chunk takes a quarter of the limit or is a single genome
+    size = chunk_rows(rows, workers, 0.01, 0.4)
+    assert size == 1 or size * 0.01 <= 0.1
+    assert chunks(1e9, limit_s=1.0) == rows
+
+
+class _Noted(Workers):
+    """Workers that evaluate at once, take a given time for each genome, and note the chunks."""
+
+    def __init__(self, recipe, row_s):
+        super().__init__(recipe, 2)
+        self.row_s = row_s
+        self.chunks = []
+
+    def submit(self, rows):
+        future = Future()
+        self.chunks.append(len(rows))
+        metrics = {"sum": rows.sum(axis=1).astype(float)}
+        future.set_result(Outcome(metrics, seconds=self.row_s * len(rows)))
+        return future
+
+    def close(self):
+        pass
+
+
+def test_what_earlier_generations_took_says_how_large_chunks_are(recipe):
+    made, _ = recipe()
+    workers = _Noted(made, CHUNK_S / 10)
+    rows = np.arange(160).reshape(80, 2)
+    expected = rows.sum(axis=1)
+    for sizes in ([40, 40], [10] * 8):  # nothing is known; a chunk of 40 took 8 s
+        workers.chunks.clear()
+        assert np.array_equal(workers.metrics(rows)["sum"], expected)
+        assert workers.chunks == sizes
+    workers.row_s = 0.0
+    for sizes in ([10] * 8, [40, 40]):
+        workers.chunks.clear()
+        assert np.array_equal(workers.metrics(rows)["sum"], expected)
+        assert workers.chunks == sizes
+
+
+def test_processes_tell_how_long_a_chunk_took_once_their_code_is_loaded(recipe, begin):
+    made, problem = recipe(delay_s=0.05)
+    workers = begin(made, 1)
+    rows = np.random.default_rng(1).integers(0, 2, (24, problem.n_var))
+    workers.metrics(rows)
+    assert workers._row_s is None
+    workers.metrics(rows)
+    assert workers._row_s >= 0.05 / len(rows)
 
 
 def test_workers_that_die_before_they_have_the_problem_end_the_run_and_blame_no_genome(
