@@ -22,6 +22,7 @@ from mohsearch.evaluators.mapper.front import (
     new_front,
 )
 from mohsearch.evaluators.mapper.hull import HOPES, HULL
+from mohsearch.evaluators.mapper.kernel_layout import MAX_LEVELS
 from mohsearch.evaluators.mapper.memo import new_memo
 from mohsearch.evaluators.mapper.notation import format_mapping
 from mohsearch.evaluators.mapper.space import MappingSpace, build_space, padded_layers
@@ -136,8 +137,8 @@ class _Search:
     def __init__(self, layer: LayerShape, architecture: Architecture, options: MapperOptions):
         self.layer, self.architecture, self.options = layer, architecture, options
         depth = len(architecture.levels)
-        if depth > kn.MAX_LEVELS:
-            raise InputError(f"{architecture.name}: more than {kn.MAX_LEVELS} levels")
+        if depth > MAX_LEVELS:
+            raise InputError(f"{architecture.name}: more than {MAX_LEVELS} levels")
         self.started = time.process_time()
         self.spaces: list[MappingSpace] = []
         self.reasons: list[InfeasibleError] = []

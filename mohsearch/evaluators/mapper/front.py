@@ -9,7 +9,8 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from mohsearch.evaluators.mapper.kernels import MAX_LEVELS, compiled
+from mohsearch.evaluators.mapper.kernel_layout import MAX_LEVELS
+from mohsearch.evaluators.mapper.kernels import compiled
 
 PARETO, EDP, ENERGY, CYCLES = range(4)
 

@@ -18,7 +18,7 @@ from mohsearch.evaluators.mapper.front import (
     column_of,
     scalar_value,
 )
-from mohsearch.evaluators.mapper.kernels import (
+from mohsearch.evaluators.mapper.kernel_layout import (
     CLASS,
     MAX_DIVISORS,
     MAX_LEVELS,
@@ -29,6 +29,8 @@ from mohsearch.evaluators.mapper.kernels import (
     R,
     S,
     W,
+)
+from mohsearch.evaluators.mapper.kernels import (
     charge,
     compiled,
     enter_order,

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mohsearch.evaluators.mapper.kernel_layout import MAX_LEVELS, I
 from mohsearch.evaluators.mapper.kernels import (
-    MAX_LEVELS,
-    I,
     charge,
     compiled,
     enter_order,

@@ -9,9 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.core.errors import InputError
-from mohsearch.evaluators.mapper import kernels as kn
 from mohsearch.evaluators.mapper import walk as wk
 from mohsearch.evaluators.mapper.counts import CountRules
+from mohsearch.evaluators.mapper.kernel_layout import (
+    CLASS,
+    MAX_OPTIONS,
+    MAX_PRICES,
+    STATE,
+    TABLES,
+    I,
+    P,
+    Q,
+    R,
+    S,
+)
 from mohsearch.evaluators.mapper.memo import new_memo
 from mohsearch.evaluators.mapper.notation import Loop, Mapping, MappingLevel
 from mohsearch.evaluators.mapper.space import MappingSpace
@@ -79,7 +90,7 @@ def tables_of(space: MappingSpace, options: MapperOptions) -> Any:
     """Translate an architecture and a space into the arrays of the kernels."""
     arch, layer = space.architecture, space.layer
     depth = len(arch.levels)
-    t = np.zeros(1, dtype=kn.TABLES)[0]
+    t = np.zeros(1, dtype=TABLES)[0]
     t["depth"] = depth
     bounds = np.array(layer.bounds())
     active = np.flatnonzero(bounds > 1)
@@ -109,14 +120,12 @@ def tables_of(space: MappingSpace, options: MapperOptions) -> Any:
         inward = [DIMS.index(dim) for dim in reversed(level.temporal.order or ())]
         inward += [d for d in range(8) if d not in inward]
         t["order"][index, : len(active)] = [d for d in inward if bounds[d] > 1]
-        seen = keeps[index + 1 :, kn.I].any()
-        t["halo"][index] = [
-            seen and bounds[a] > 1 and bounds[b] > 1 for a, b in ((kn.P, kn.R), (kn.Q, kn.S))
-        ]
+        seen = keeps[index + 1 :, I].any()
+        t["halo"][index] = [seen and bounds[a] > 1 and bounds[b] > 1 for a, b in ((P, R), (Q, S))]
     t["mac_price"] = arch.mac_energy_pj
     t["mac_area"] = arch.mac_area_um2
     t["zero_fill"] = options.zero_fill
-    if len(space.option_next) > kn.MAX_OPTIONS:
+    if len(space.option_next) > MAX_OPTIONS:
         raise InputError(f"{layer}: bounds with too many divisors")
     t["option_next"][: len(space.option_next)] = space.option_next
     _fill_prices(t, arch, options)
@@ -144,7 +153,7 @@ def _fill_prices(t: Any, arch: Architecture, options: MapperOptions) -> None:
         t["price_start"][index] = at
         here = slice(at, at + len(sizes))
         at = here.stop
-        if at > kn.MAX_PRICES:
+        if at > MAX_PRICES:
             raise InputError(f"{arch.name}: {level.name} has too many possible sizes")
         t["price_read"][here] = arch.read_energy_pj(index, sizes)
         t["price_write"][here] = arch.write_energy_pj(index, sizes)
@@ -158,7 +167,7 @@ def slots_of(space: MappingSpace, t: Any, prune: bool) -> Any:
     last = 0
     for level in range(depth - 1):
         orders = t["free_order"][level] and (
-            t["matters"][level].sum() > 1 or t["matters"][level][kn.I]
+            t["matters"][level].sum() > 1 or t["matters"][level][I]
         )
         loops = space.architecture.levels[level].temporal.dims
         if branching[level].any() or (orders and loops):
@@ -178,7 +187,7 @@ def slots_of(space: MappingSpace, t: Any, prune: bool) -> Any:
 
 def new_state() -> Any:
     """Allocate the working arrays of one walk."""
-    state = np.zeros(1, dtype=kn.STATE)[0]
+    state = np.zeros(1, dtype=STATE)[0]
     for name in ("rest", "factor", "step"):
         state[name] = 1.0
     return state
@@ -198,8 +207,8 @@ def write_mapping(
             inward = [DIMS.index(dim) for dim in reversed(level.temporal.order)]
         else:
             first = int(head[index])
-            of_class = kn.CLASS[first] if first >= 0 else -1
-            inward = sorted(range(8), key=lambda d: (d != first, kn.CLASS[d] != of_class))
+            of_class = CLASS[first] if first >= 0 else -1
+            inward = sorted(range(8), key=lambda d: (d != first, CLASS[d] != of_class))
         temporal = tuple(Loop(DIMS[d], factors[d]) for d in reversed(inward) if factors[d] > 1)
         drawn = space.unrolled[choice][index]
         spatial = tuple(Loop(dim, factor, axis) for axis, dim, factor in drawn)

@@ -6,8 +6,8 @@ import numpy as np
 
 from mohsearch.evaluators.mapper.front import PARETO, beaten, column_of, offer
 from mohsearch.evaluators.mapper.hull import build_hull, follow, hope_left, list_hopes
+from mohsearch.evaluators.mapper.kernel_layout import MAX_LEVELS
 from mohsearch.evaluators.mapper.kernels import (
-    MAX_LEVELS,
     charge,
     compiled,
     enter_order,
