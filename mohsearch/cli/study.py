@@ -227,12 +227,17 @@ def verify(folder: Path) -> None:
     Damaged results are mended by 'study resume': what is sound is kept.
     """
     from mohsearch.study.files import OutputFolder
-    from mohsearch.study.results import check_results
+    from mohsearch.study.results import check_failures, check_results
     from mohsearch.study.run import stored_study
 
     stored_study(OutputFolder(folder))
     count = check_results(OutputFolder(folder))
     say(f"{count} run{'s' if count != 1 else ''} as written")
+    log = check_failures(OutputFolder(folder))
+    if log.by_run:
+        say(f"{sum(log.by_run.values()):,} failed evaluations logged, as written")
+    if log.torn:
+        say("the log's last line is unfinished: its process was killed while it wrote it")
 
 
 def _with_executor(loaded: Study, kind: str | None) -> Study:

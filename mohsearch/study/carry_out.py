@@ -18,6 +18,7 @@ from mohsearch.engines.engine import FloatArray
 from mohsearch.problems.base import SearchProblem
 from mohsearch.study.evaluation import Workers
 from mohsearch.study.events import Progress, StudyEvent
+from mohsearch.study.failure_log import log_failures, logged
 from mohsearch.study.failures import EvaluationFailed, WorkersLost, attempt, going_on
 from mohsearch.study.files import OutputFolder, locked
 from mohsearch.study.integrity import (
@@ -199,6 +200,7 @@ def _search(
             "generations": last.number + 1,
             "evaluations": last.evaluations,
             "distinct_genomes": last.distinct,
+            "genomes_given_up": len(logged(folder.failures, run.id)),
         }
     )
     drop_set_aside(folder, run.id)
@@ -215,9 +217,7 @@ def _evaluation(
     """Return how genomes are evaluated; those that cannot be are recorded with their reason."""
 
     def record(genome: NDArray[Any], reason: str) -> None:
-        line = {"run": run.id, "genome": genome.tolist(), "reason": reason}
-        with folder.failures.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+        log_failures(folder.failures, run.id, [(genome.tolist(), reason)])
 
     evaluate = problem.metrics if workers is None else workers.metrics
     if study.spec.evaluation.on_failure == "go-on":

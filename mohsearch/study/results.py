@@ -13,6 +13,7 @@ import numpy as np
 
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.study.card import damaged_card
+from mohsearch.study.failure_log import FailureLog, read_failures
 from mohsearch.study.files import OutputFolder, holder
 from mohsearch.study.integrity import DamagedRunError, DamagedStudyError, damage
 from mohsearch.study.plan import plan_study
@@ -208,6 +209,27 @@ def check_results(folder: OutputFolder, *, only: str = "") -> int:
         if broken is not None and not broken.startswith("an early version"):
             raise DamagedRunError(name, broken, folder)
     return len(runs)
+
+
+def check_failures(folder: OutputFolder) -> FailureLog:
+    """Compare the log of failed evaluations with what was written, and return what it holds.
+
+    Raises
+    ------
+    InputError
+        If a line has changed, or lines of a complete run are missing.
+    """
+    log = read_failures(folder.failures)
+    for name in _runs(folder):
+        attributes = run_attributes(folder.run(name))
+        count = attributes.get("genomes_given_up", 0)
+        if attributes.get("status") == "complete" and log.by_run.get(name, 0) < count:
+            raise InputError(
+                f"lines of run {name} are missing: there were {count:,}; "
+                "results do not depend on them",
+                source=folder.failures,
+            )
+    return log
 
 
 def read_designs(output: str | Path, run_id: str) -> list[dict[str, Any]]:

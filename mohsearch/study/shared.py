@@ -17,6 +17,7 @@ from mohsearch.engines.driver import Generation, Search
 from mohsearch.problems.base import SearchProblem
 from mohsearch.study.evaluation import Workers
 from mohsearch.study.events import Progress, StudyEvent
+from mohsearch.study.failure_log import log_failures, logged
 from mohsearch.study.failures import Metrics, going_on
 from mohsearch.study.files import OutputFolder
 from mohsearch.study.objects import build_search
@@ -117,16 +118,11 @@ class SharedRun:
 
     def _note_failures(self) -> None:
         """Write what was given up, by whatever process, into this folder."""
-        path = self._folder.failures
-        before = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        lines = [
-            json.dumps({"run": self._run.id, "genome": genome, "reason": reason})
-            for genome, reason in self._shared.failures()
-        ]
-        missing = [line for line in lines if line not in set(before)]
+        path, run_id = self._folder.failures, self._run.id
+        before = logged(path, run_id)
+        missing = [f for f in self._shared.failures() if (json.dumps(f[0]), f[1]) not in before]
         if missing:
-            with path.open("a", encoding="utf-8") as stream:
-                stream.write("".join(f"{line}\n" for line in missing))
+            log_failures(path, run_id, missing)
 
 
 def study_name(run: PlannedRun, problem: SearchProblem) -> str:
