@@ -2,6 +2,12 @@
 
 import signal
 
+from hypothesis import settings
+
+# No test depends on speed: examples have no deadline. The first ones often compile something.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
 
 def pytest_configure() -> None:
     """Let programs that tests start be interrupted, also where this one runs in the background.

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -126,9 +127,33 @@ class NetworkCard(SourcedCard):
 def _scaled_sram(card: SramCard, scale: NodeScale) -> SramCard:
     return card.model_copy(
         update={
+            # Accesses a second stay the same, so that the energy of one falls as power does.
             "energy_j_per_bit": card.energy_j_per_bit * scale.power_factor,
             "area_mm2_per_bit": card.area_mm2_per_bit * scale.area_factor,
             "crossbar_mm2_per_link": card.crossbar_mm2_per_link * scale.area_factor,
+        }
+    )
+
+
+def _scaled_node(
+    card: LogicNodeCard, base: LogicNodeCard, scale: NodeScale, path: Path
+) -> LogicNodeCard:
+    """Return ``card`` with the figures of ``base`` at another area, power and voltage."""
+    if base.core is None or base.registers is None or base.l1 is None or base.l2 is None:
+        raise InputError("the base node has no figures", source=path, field="scaled.base")
+    core = base.core.model_copy(
+        update={
+            "power_w": base.core.power_w * scale.power_factor,
+            "area_mm2": base.core.area_mm2 * scale.area_factor,
+            "voltage_v": base.core.voltage_v * scale.voltage_factor,
+        }
+    )
+    return card.model_copy(
+        update={
+            "core": core,
+            "registers": _scaled_sram(base.registers, scale),
+            "l1": _scaled_sram(base.l1, scale),
+            "l2": _scaled_sram(base.l2, scale),
         }
     )
 
@@ -155,24 +180,8 @@ def load_logic_node(name: str, catalog: Catalog | None = None) -> LogicNodeCard:
         card = read_card(LogicNodeCard, path)
         if card.scaled is None:
             return card
-        base, scale = load(card.scaled.base, str(path)), card.scaled
-        if base.core is None or base.registers is None or base.l1 is None or base.l2 is None:
-            raise InputError("the base node has no figures", source=path, field="scaled.base")
-        core = base.core.model_copy(
-            update={
-                "power_w": base.core.power_w * scale.power_factor,
-                "area_mm2": base.core.area_mm2 * scale.area_factor,
-                "voltage_v": base.core.voltage_v * scale.voltage_factor,
-            }
-        )
-        return card.model_copy(
-            update={
-                "core": core,
-                "registers": _scaled_sram(base.registers, scale),
-                "l1": _scaled_sram(base.l1, scale),
-                "l2": _scaled_sram(base.l2, scale),
-            }
-        )
+        base = load(card.scaled.base, str(path))  # which may be a scaled node itself
+        return _scaled_node(card, base, card.scaled, path)
 
     return load(name, None)
 

@@ -1,4 +1,9 @@
-"""How ONNX nodes that multiply and accumulate become mapped ops."""
+"""How ONNX nodes that multiply and accumulate become mapped ops.
+
+A rule takes a node and returns its pieces: ops, each with what it reads, numbers for inputs of the
+node and names for other pieces. :data:`RULES` says which rule is whose; rules with parameters are
+made by a function, because variants of an ONNX op differ in where their operands stand.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +64,11 @@ def _given_pads(node: Node, axes: int) -> tuple[int, int, int, int]:
 
 
 def _convolution(x: int = 0, w: int = 1, extra: tuple[int, ...] = ()) -> Rule:
+    """Return the rule of convolutions: one op, of input ``x`` and weights ``w``.
+
+    ``extra`` are other inputs that it reads at run time, such as the summand of FusedConv.
+    """
+
     def rule(node: Node) -> list[Piece]:
         window = _window(node, x, w)
         image, weights = node.shape(x), node.shape(w)
@@ -86,6 +96,7 @@ def _convolution(x: int = 0, w: int = 1, extra: tuple[int, ...] = ()) -> Rule:
 
 
 def _transposed(node: Node) -> list[Piece]:
+    """ConvTranspose: convolutions of stride 1, like phases of the stride together."""
     window = _window(node, 0, 1)
     image, weights = node.shape(0), node.shape(1)
     if image[1] != weights[0]:
@@ -171,6 +182,8 @@ def _flipped(shape: Sequence[int], flip: bool) -> list[int]:
 
 
 def _matmul(a: int = 0, b: int = 1) -> Rule:
+    """Return the rule of products of inputs ``a`` and ``b``, of any rank: one op."""
+
     def rule(node: Node) -> list[Piece]:
         if node.attribute("transBatchA", 0) or node.attribute("transBatchB", 0):
             raise node.fail("transBatchA and transBatchB are not supported")
@@ -184,6 +197,7 @@ def _matmul(a: int = 0, b: int = 1) -> Rule:
 
 
 def _gemm(a: int = 0, b: int = 1) -> Rule:
+    """Return the rule of products of matrices alone, which refuses operands of other ranks."""
     plain = _matmul(a, b)
 
     def rule(node: Node) -> list[Piece]:
@@ -196,6 +210,7 @@ def _gemm(a: int = 0, b: int = 1) -> Rule:
 
 
 def _packed_matmul(node: Node) -> list[Piece]:
+    """MatMulNBits: weights of a few bits are packed, so that only attributes tell their shape."""
     shape = node.shape(0)
     inner, columns = node.attribute("K", 0), node.attribute("N", 0)
     if shape[-1] != inner:
@@ -205,6 +220,7 @@ def _packed_matmul(node: Node) -> list[Piece]:
 
 
 def _einsum(node: Node) -> list[Piece]:
+    """Einsum of two operands: a batched product, or by elements where no axis is summed."""
     equation = str(node.attribute("equation", "")).replace(" ", "")
     if len(node.inputs) != 2:
         raise node.fail(f"{equation!r} has {len(node.inputs)} operands; two are supported")
@@ -247,6 +263,10 @@ def _labelled(node: Node, equation: str, term: str, shape: Sequence[int]) -> lis
 def _contraction(
     node: Node, equation: str, operands: list[list[str]], out: set[str], sizes: dict[str, int]
 ) -> Op:
+    """Return the op of a contraction: labels shared and kept are products, shared and summed inner.
+
+    ``operands`` are the labels of both operands, ``out`` those of the result.
+    """
     first, second = (set(term) for term in operands)
     for label in (first ^ second) - out:
         if sizes[label] > 1:
@@ -265,6 +285,12 @@ def _contraction(
 
 
 def _recurrent(gates: int) -> Rule:
+    """Return the rule of RNN, GRU and LSTM, which have 1, 3 and 4 ``gates``.
+
+    For each direction one product of the whole input sequence, then one product of the hidden
+    state a step, each of which waits for the one before.
+    """
+
     def rule(node: Node) -> list[Piece]:
         x, weights = node.shape(0), node.shape(1)
         if len(x) != 3 or len(weights) != 3:
@@ -306,7 +332,10 @@ def attention(
 
 
 def _attention(node: Node) -> list[Piece]:
-    """Attention of the default domain: query, key, value, mask, past key, past value."""
+    """Attention of the default domain: query, key, value, mask, past key, past value.
+
+    Scores, softmax and context; grouped query heads (GQA) count.
+    """
     q, k, v = (node.shape(i) for i in range(3))
     if len(q) == 4:
         batch, q_heads, queries, width = q

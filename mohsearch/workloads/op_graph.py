@@ -127,38 +127,35 @@ class PartitionGraph:
             If columns differ in length, a number is negative, not finite or out of range, an edge
             joins an op with itself, or the edges form a cycle.
         """
-        fail = _Failure(origin if origin is not None else name)
+        checked = _CheckedColumns(origin if origin is not None else name)
         n = len(types)
         if not 1 <= n <= MAX_OPS:
-            raise fail(f"a graph has 1 to {MAX_OPS} ops, this has {n}")
-        work = fail.numbers("flops", flops, n)
-        out = fail.numbers("out_bytes", out_bytes, n)
-        tensor = fail.numbers("weight_bytes", weight_bytes)
-        ends = fail.edges(edges, n)
-        given = None if edge_bytes is None else fail.numbers("edge_bytes", edge_bytes, len(ends))
+            raise checked.error(f"a graph has 1 to {MAX_OPS} ops, this has {n}")
+        work = checked.numbers("flops", flops, n)
+        out = checked.numbers("out_bytes", out_bytes, n)
+        tensor = checked.numbers("weight_bytes", weight_bytes)
+        ends = checked.edges(edges, n)
+        given = None if edge_bytes is None else checked.numbers("edge_bytes", edge_bytes, len(ends))
         bytes_of = out[ends[:, 0]] if given is None else given
-        reads = fail.weights(weights, n, len(tensor))
+        reads = checked.weights(weights, n, len(tensor))
         order = _stable_order(ends, n)
         if len(order) < n:
-            raise fail(f"the edges form a cycle through op {_on_cycle(order, n)}", "edges")
+            raise checked.error(f"the edges form a cycle through op {_on_cycle(order, n)}", "edges")
         place = np.empty(n, np.int64)
         place[order] = np.arange(n)
         src, dst, size = _merged_edges(place[ends], bytes_of, n)
-        names = tuple(sorted(set(types)))
-        number = {text: i for i, text in enumerate(names)}
-        codes = np.array([number[text] for text in types], np.int32)[order]
-        kept = [() if types[u].lower() in GATHERS else tuple(sorted(set(reads[u]))) for u in order]
-        starts = np.concatenate([[0], np.cumsum([len(ids) for ids in kept])])
+        names, codes = np.unique(np.asarray(types, dtype=object), return_inverse=True)
+        starts, ids = _weight_columns(types, reads, order)
         return cls(
             name=name,
             source=source,
-            op_types=names,
-            op_type=codes,
+            op_types=tuple(names),
+            op_type=codes[order].astype(np.int32),
             flops=work[order],
             out_bytes=out[order],
             weight_bytes=tensor,
-            weight_starts=starts.astype(np.int32),
-            weight_ids=np.array([w for ids in kept for w in ids], np.int32),
+            weight_starts=starts,
+            weight_ids=ids,
             edge_src=src,
             edge_dst=dst,
             edge_bytes=size,
@@ -260,53 +257,63 @@ class PartitionGraph:
         }
 
 
-class _Failure:
-    """Checks of columns, all naming the same origin."""
+class _CheckedColumns:
+    """A graph's columns as arrays, once they are known to be valid.
+
+    Every method raises an :class:`InputError` that names the origin, the column and the entry.
+    """
 
     def __init__(self, origin: str | Path) -> None:
         self.origin = origin
 
-    def __call__(self, message: str, field: str | None = None) -> InputError:
+    def error(self, message: str, field: str | None = None) -> InputError:
         return InputError(message, source=self.origin, field=field)
 
     def numbers(self, field: str, values: Any, count: int | None = None) -> Floats:
+        """Return ``count`` numbers (any count if None), none negative and none near overflow."""
         try:
             array = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
-            raise self("must be a list of numbers", field) from None
+            raise self.error("must be a list of numbers", field) from None
         if array.ndim != 1 or (count is not None and len(array) != count):
-            raise self(f"must have {count} numbers, has {len(array.ravel())}", field)
+            raise self.error(f"must have {count} numbers, has {len(array.ravel())}", field)
         wrong = np.flatnonzero(~((array >= 0) & (array < 1e30)))
         if len(wrong):
             problem = f"must not be negative or infinite, got {array[wrong[0]]}"
-            raise self(problem, f"{field}[{wrong[0]}]")
+            raise self.error(problem, f"{field}[{wrong[0]}]")
         return array
 
     def edges(self, edges: Sequence[tuple[int, int]], n: int) -> NDArray[np.int64]:
+        """Return the two ends of each edge (E, 2)."""
         try:
             ends = np.asarray(edges).reshape(-1, 2) if len(edges) else np.empty((0, 2), np.int64)
         except (TypeError, ValueError):
-            raise self("must be pairs of op numbers", "edges") from None
+            raise self.error("must be pairs of op numbers", "edges") from None
         if len(ends) and ends.dtype.kind not in "iu":
-            raise self("must be pairs of op numbers", "edges")
+            raise self.error("must be pairs of op numbers", "edges")
         bad = np.flatnonzero(((ends < 0) | (ends >= n)).any(axis=1) | (ends[:, 0] == ends[:, 1]))
         if len(bad):
             pair = tuple(ends[bad[0]].tolist())
-            raise self(f"{pair} does not join two of the ops 0 to {n - 1}", f"edges[{bad[0]}]")
+            raise self.error(
+                f"{pair} does not join two of the ops 0 to {n - 1}", f"edges[{bad[0]}]"
+            )
         return ends.astype(np.int64)
 
     def weights(
         self, weights: Sequence[Sequence[int]] | None, n: int, tensors: int
     ) -> Sequence[Sequence[int]]:
+        """Return the weight tensors that each op reads, none where nothing is said."""
         if weights is None:
             return [()] * n
         if len(weights) != n:
-            raise self(f"must have {n} entries, has {len(weights)}", "weights")
+            raise self.error(f"must have {n} entries, has {len(weights)}", "weights")
         for op, ids in enumerate(weights):
             if not isinstance(ids, Sequence) or any(
                 not isinstance(i, int) or not 0 <= i < tensors for i in ids
             ):
-                raise self(f"must be numbers of the {tensors} weight tensors", f"weights[{op}]")
+                raise self.error(
+                    f"must be numbers of the {tensors} weight tensors", f"weights[{op}]"
+                )
         return weights
 
 
@@ -329,6 +336,15 @@ def _stable_order(ends: NDArray[np.int64], n: int) -> NDArray[np.int64]:
             if waiting[v] == 0:
                 heapq.heappush(ready, v)
     return np.array(order, np.int64)
+
+
+def _weight_columns(
+    types: Sequence[str], reads: Sequence[Sequence[int]], order: NDArray[np.int64]
+) -> tuple[Integers, Integers]:
+    """Return starts and ids of the weights of each op in ``order``; a lookup keeps none on chip."""
+    kept = [() if types[u].lower() in GATHERS else tuple(sorted(set(reads[u]))) for u in order]
+    starts = np.concatenate([[0], np.cumsum([len(ids) for ids in kept])])
+    return starts.astype(np.int32), np.array([w for ids in kept for w in ids], np.int32)
 
 
 def _on_cycle(order: NDArray[np.int64], n: int) -> int:

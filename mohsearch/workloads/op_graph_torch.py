@@ -77,7 +77,24 @@ def graph_from_torch(
 
 
 class _Walk:
-    """The nodes of an exported program, from inputs to outputs."""
+    """The nodes of an exported program, from inputs to outputs.
+
+    A node becomes an op if it depends on an input and computes something. Any other is looked
+    through: a view to what it shows, a function of parameters alone to those parameters.
+
+    Attributes
+    ----------
+    parameters
+        Name of the parameter, buffer or constant behind a placeholder.
+    numbers, sizes
+        Number of each weight tensor, and bytes by that number.
+    varies
+        Whether a node depends on an input of the program.
+    makers
+        Ops whose output a node stands for: itself, or those that it looks through to.
+    weights
+        Weight tensors that a node reads, or stands for where it is none.
+    """
 
     def __init__(self, program: Any, name: str) -> None:
         self.program = program
@@ -134,6 +151,7 @@ class _Walk:
             return
         inputs = node.all_input_nodes
         self.varies[node] = any(self.varies.get(i, False) for i in inputs)
+        # An op's own weights end with it; those behind a view or a cast go on to the reader.
         read = {w for i in inputs if not self._is_op(i) for w in self.weights.get(i, ())}
         self.weights[node] = tuple(sorted(read))
         if self._is_op(node):

@@ -51,7 +51,27 @@ def backward_graph(
 
 
 class _Backward:
-    """State of one derivation."""
+    """State of one derivation: the backward ops so far, and what they owe each tensor.
+
+    Tensors are known by their index on the tape, ops by their number in the draft.
+
+    Attributes
+    ----------
+    draft
+        The backward ops.
+    whole
+        Whether the whole forward pass is repeated first.
+    arriving
+        Gradients that reach a tensor from its readers, whole ones, to be added up.
+    external
+        Tensors that also get a gradient from outside the layer, which no op here makes.
+    parts
+        Gradients of disjoint parts of a tensor, which need no addition.
+    again
+        Op that repeats a tensor's forward op.
+    gathered
+        Op that gathers a tensor of which each device kept its shard alone.
+    """
 
     def __init__(self, tape: Tape, weight_gradients: bool, gradient_bytes: int) -> None:
         self.tape = tape
@@ -84,7 +104,7 @@ class _Backward:
         rule = step.rule
         arrived = self._gradient(step.output)
         if rule == "loss":
-            arrived = []
+            arrived = []  # the gradient starts here: that of the loss with respect to itself is 1
         if rule in {"gather", "scatter", "copy"}:
             x, y = step.inputs[0], step.output
             op = self.tape.collective_op(f"d.{rule}", _OPPOSITE[rule], y.bytes, x.bytes)

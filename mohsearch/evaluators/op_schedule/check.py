@@ -85,17 +85,23 @@ def assign_cores(instance: ScheduleInstance, schedule: Schedule) -> list[Cores] 
     spans = _spans(instance, schedule)
     result: list[Cores] = [(None, None)] * len(instance)
     queue = [s for s in spans if not s[3] and s[1] < s[2]]
+    # By start; of those that start together the fused first, for only they are bound to pairs.
     queue.sort(key=lambda s: (s[1], instance.kinds[s[0]] != FUSED, s[0]))
     n = len(queue)
     tensor_cores = min(instance.tensor_cores, instance.pairs + n)
     vector_cores = min(instance.vector_cores, instance.pairs + n)
     pairs = min(instance.pairs, 2 * n)  # more cannot all be touched
+    # Tensor core c and vector core c are pair c, below ``instance.pairs``; the others have none.
     unpaired_tensor = range(instance.pairs, tensor_cores)
     unpaired_vector = range(instance.pairs, vector_cores)
-    tensor_free: dict[int, int] = {}
+    tensor_free: dict[int, int] = {}  # when each core ends what it runs
     vector_free: dict[int, int] = {}
 
     def options(kind: int, now: int) -> list[Cores]:
+        """Return free cores, one of those that are alike: later operators cannot tell them apart.
+
+        Cores without a partner come first, which keeps pairs for fused operators.
+        """
         seen = set()
         found: list[Cores] = []
         for c in [*(unpaired_vector if kind == VECTOR else unpaired_tensor), *range(pairs)]:
