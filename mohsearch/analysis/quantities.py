@@ -141,12 +141,12 @@ def excess_text(share: float, decimals: int = 1) -> str:
 
     Examples
     --------
-    >>> excess_text(0.0534), excess_text(69.04), excess_text(0.25, 0)
-    ('+5.3%', 'x70', '+25%')
+    >>> excess_text(0.0534), excess_text(69.04), excess_text(0.25, 0), excess_text(-2e-16)
+    ('+5.3%', 'x70', '+25%', '+0.0%')
     """
     if math.isnan(share):
         return "-"
-    return f"{share:+.{decimals}%}" if abs(share) < 10 else f"x{1 + share:,.0f}"
+    return f"{share:+z.{decimals}%}" if abs(share) < 10 else f"x{1 + share:,.0f}"
 
 
 def count_text(count: int, noun: str, plural: str | None = None) -> str:

@@ -245,7 +245,7 @@ def validate(model: type[ModelT], data: Any, *, source: str | Path | None = None
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
+        problems = _causes(error.errors(include_url=False, include_context=False))
         first = problems[0]
         path = _location(data, first["loc"], missing=first["type"] == "missing")
         same = [  # what each alternative of the field has against the value
@@ -260,6 +260,17 @@ def validate(model: type[ModelT], data: Any, *, source: str | Path | None = None
         if further := len(problems) - len(same):
             message += f" (and {further} more)"
         raise InputError(message, source=source, field=field_path(path) or None) from error
+
+
+def _causes(problems: list[Any]) -> list[Any]:
+    """Return the problems without those that only follow: a list is short as its item is wrong."""
+    places = [problem["loc"] for problem in problems]
+    return [
+        problem
+        for problem in problems
+        if problem["type"] != "too_short"
+        or not any(place[:-1] == problem["loc"] for place in places)
+    ]
 
 
 _COUNTED = re.compile(r"^(?:Tuple|List|Dictionary|Set|Frozenset) should")

@@ -81,6 +81,18 @@ def test_further_problems_are_counted() -> None:
         validate(Outer, {})
 
 
+def test_a_list_that_is_short_because_its_item_is_wrong_is_one_problem() -> None:
+    class Several(Card):
+        sizes: tuple[int, ...] = Field(min_length=1)
+
+    with pytest.raises(InputError) as caught:
+        validate(Several, {"sizes": ["x"]})
+    assert "sizes[0]" in str(caught.value)
+    assert "more" not in str(caught.value)
+    with pytest.raises(InputError, match="sizes: must have at least 1 item"):
+        validate(Several, {"sizes": []})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
