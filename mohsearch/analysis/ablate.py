@@ -3,7 +3,9 @@
 The measure of MOHaM, section VI-B6: of the non-dominated solutions in the final population of a run
 without one operator, the share that the solutions of the whole portfolio's run Pareto-dominate. The
 control is the same share for a second run of the whole portfolio with another seed: what chance
-alone does. Beside it stands the hypervolume over seeds with a test.
+alone does. Beside it stands the hypervolume over seeds with a test: of all non-dominated solutions
+that a run found, as in every other table, since a small population cannot hold a front of many
+objectives.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from mohsearch.analysis.fronts import Front, common_objectives
 from mohsearch.analysis.indicators import Box, common_box, dominated_share, hypervolume
 from mohsearch.analysis.labels import label, varying_fields
-from mohsearch.analysis.results import open_tree, plain, read_final_fronts
+from mohsearch.analysis.results import open_tree, plain, read_final_fronts, read_fronts
 from mohsearch.analysis.statistics import ALPHA, PairTest, compare_pairs, seeds_needed
 from mohsearch.core.errors import InputError
 
@@ -40,11 +42,14 @@ class Step:
         The same for every pair of a baseline run and a run of this variant (for the control of two
         different baseline runs).
     hypervolumes
-        One per seed.
+        One per seed, of all non-dominated solutions that the run found.
     test
-        Baseline's hypervolumes against these; None for the control.
+        Baseline's hypervolumes against these; None for the control and where ``idle``.
     published
         Share that the source of the portfolio reports, where it is known.
+    idle
+        Whether every run found just what the baseline's run with the same seed found: what is
+        switched off had nothing to vary.
     """
 
     name: str
@@ -53,6 +58,22 @@ class Step:
     hypervolumes: tuple[float, ...]
     test: PairTest | None = None
     published: float | None = None
+    idle: bool = False
+
+    @property
+    def conclusion(self) -> str:
+        """What the hypervolumes say about the operator; empty for the control.
+
+        ``needed`` where the whole portfolio is significantly better, ``harmful`` where it is
+        significantly worse than without the operator.
+        """
+        if self.idle:
+            return "nothing to vary here"
+        if self.test is None:
+            return ""
+        if self.test.verdict == "too few seeds" or self.test.p_holm > ALPHA:
+            return self.test.verdict
+        return "needed" if self.test.a12 > 0.5 else "harmful"
 
     def quartiles(self) -> tuple[float, float, float]:
         """Return first quartile, median and third quartile of the shares."""
@@ -79,7 +100,7 @@ class Ablation:
     box
         Normalisation and reference point of the hypervolumes.
     baseline_run
-        The run whose front every ``share`` is measured against.
+        The run whose final population every ``share`` is measured against.
     """
 
     case: str
@@ -90,6 +111,15 @@ class Ablation:
     box: Box
     baseline_run: str
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def rules(self) -> tuple[str, str]:
+        """What both measures are taken of, as sentences to stand beside them."""
+        return (
+            f"dominated: share of a run's final non-dominated solutions that {self.baseline_run} "
+            "dominates",
+            f"hypervolume: of all non-dominated solutions that a run found; {self.box.rule}",
+        )
 
     @property
     def above_control(self) -> tuple[Step, ...]:
@@ -119,17 +149,23 @@ class Ablation:
                 row |= {
                     "p_holm": step.test.p_holm,
                     "vargha_delaney_a12": step.test.a12,
-                    "conclusion": conclusion(step.test),
                 }
+            if step is not self.control:
+                row["conclusion"] = step.conclusion
             rows.append(row)
         return rows
 
 
-def conclusion(test: PairTest) -> str:
-    """Return what the test of baseline against variant says about the operator."""
-    if test.verdict == "too few seeds" or test.p_holm > ALPHA:
-        return test.verdict
-    return "needed" if test.a12 > 0.5 else "harmful"
+@dataclass(frozen=True)
+class _Run:
+    """One run: all that it found, and what its last population held."""
+
+    found: Front
+    final: Front
+
+    @property
+    def seed(self) -> int:
+        return int(self.found.attrs.get("seed", 0))
 
 
 def ablate(folder: str | Path, patterns: Sequence[str] = ()) -> tuple[Ablation, ...]:
@@ -145,11 +181,12 @@ def ablate(folder: str | Path, patterns: Sequence[str] = ()) -> tuple[Ablation, 
     spec = plain(tree.attrs.get("spec"))
     entries = spec.get("portfolios", []) if isinstance(spec, dict) else []
     titles = {e.get("label") or e["name"]: e for e in entries}
-    fronts = read_final_fronts(Path(folder), patterns)
+    finals = {front.run: front for front in read_final_fronts(Path(folder), patterns)}
+    fronts = read_fronts(Path(folder), patterns, designs=False)
     fields = [f for f in varying_fields(fronts) if f != "portfolio"]
-    cases: dict[str, list[Front]] = {}
+    cases: dict[str, list[_Run]] = {}
     for front in fronts:
-        cases.setdefault(label(front.attrs, fields), []).append(front)
+        cases.setdefault(label(front.attrs, fields), []).append(_Run(front, finals[front.run]))
     found = [
         made
         for case, members in cases.items()
@@ -194,44 +231,52 @@ def _size(entry: Mapping[str, Any]) -> int:
 
 
 def _ablation(
-    case: str, whole: str, variants: Mapping[str, str], fronts: Sequence[Front]
+    case: str, whole: str, variants: Mapping[str, str], runs: Sequence[_Run]
 ) -> Ablation | None:
-    groups: dict[str, list[Front]] = {}
-    for front in sorted(fronts, key=lambda f: int(f.attrs.get("seed", 0))):
-        groups.setdefault(str(front.attrs.get("portfolio")), []).append(front)
+    groups: dict[str, list[_Run]] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        groups.setdefault(str(run.found.attrs.get("portfolio")), []).append(run)
     baseline = groups.get(whole, [])
     present = {off: groups[title] for off, title in variants.items() if title in groups}
     if len(baseline) < 2 or not present:
         return None
-    names = common_objectives([*baseline, *(f for g in present.values() for f in g)])
-    losses = {CONTROL: [f.losses(names) for f in baseline]}
-    losses |= {off: [f.losses(names) for f in group] for off, group in present.items()}
-    box = common_box([points for group in losses.values() for points in group])
-    volumes = {k: tuple(hypervolume(p, box).value for p in group) for k, group in losses.items()}
-    tests = compare_pairs(volumes, [(CONTROL, off) for off in present])
-    published = _published(baseline[0], whole)
-    own = losses[CONTROL]
-    control = Step(
-        CONTROL,
-        dominated_share(own[0], own[1]),
-        tuple(dominated_share(a, b) for a in own for b in own if a is not b),
-        volumes[CONTROL],
-        published=published.get(CONTROL),
-    )
-    steps = tuple(
-        Step(
-            off,
-            dominated_share(own[0], losses[off][0]),
-            tuple(dominated_share(a, b) for a in own for b in losses[off]),
-            volumes[off],
-            test,
-            published.get(off),
+    members = {CONTROL: baseline, **present}
+    names = common_objectives([run.found for group in members.values() for run in group])
+    found = {off: [r.found.losses(names) for r in group] for off, group in members.items()}
+    finals = {off: [r.final.losses(names) for r in group] for off, group in members.items()}
+    box = common_box([points for group in found.values() for points in group])
+    volumes = {k: tuple(hypervolume(p, box).value for p in group) for k, group in found.items()}
+    idle = {off for off, group in present.items() if _same_runs(baseline, group, names)}
+    tested = [(CONTROL, off) for off in present if off not in idle]
+    tests = {test.second: test for test in compare_pairs(volumes, tested)}
+    published = _published(baseline[0].found, whole)
+
+    def step(off: str) -> Step:
+        own, theirs = finals[CONTROL], finals[off]
+        pairs = [(a, b) for a in own for b in theirs if a is not b]
+        return Step(
+            name=off,
+            share=dominated_share(own[0], theirs[1 if off == CONTROL else 0]),
+            shares=tuple(dominated_share(a, b) for a, b in pairs),
+            hypervolumes=volumes[off],
+            test=tests.get(off),
+            published=published.get(off),
+            idle=off in idle,
         )
-        for off, test in zip(present, tests, strict=True)
-    )
+
     missing = [off for off in variants if off not in present]
-    notes = _notes(baseline, tests, missing)
-    return Ablation(case, whole, control, steps, names, box, baseline[0].run, notes)
+    notes = _notes(len(baseline), tuple(tests.values()), missing)
+    steps = tuple(step(off) for off in present)
+    return Ablation(case, whole, step(CONTROL), steps, names, box, baseline[0].found.run, notes)
+
+
+def _same_runs(first: Sequence[_Run], second: Sequence[_Run], names: Sequence[str]) -> bool:
+    """Tell whether both groups have the same seeds and found the same with each."""
+
+    def points(group: Sequence[_Run]) -> dict[int, list[tuple[float, ...]]]:
+        return {run.seed: sorted(map(tuple, run.found.losses(names).tolist())) for run in group}
+
+    return points(first) == points(second)
 
 
 def _published(front: Front, portfolio: str) -> dict[str, float]:
@@ -249,13 +294,11 @@ def _published(front: Front, portfolio: str) -> dict[str, float]:
     return {}
 
 
-def _notes(
-    baseline: Sequence[Front], tests: Sequence[PairTest], missing: Sequence[str]
-) -> tuple[str, ...]:
+def _notes(seeds: int, tests: Sequence[PairTest], missing: Sequence[str]) -> tuple[str, ...]:
     notes = []
     if any(test.verdict == "too few seeds" for test in tests):
         notes.append(
-            f"too few seeds to conclude from hypervolumes: {len(baseline)} a variant; "
+            f"too few seeds to conclude from hypervolumes: {seeds} a variant; "
             f"{seeds_needed(len(tests))} are needed to tell {len(tests)} variants apart"
         )
     if missing:

@@ -77,7 +77,7 @@ def _lines(report: Report, drawn: Pictures, command: str, version: str) -> Itera
         yield from (f"## Ablation: {item.portfolio}{', ' + item.case if item.case else ''}", "")
         yield from (f"![ablation]({drawn['ablation'][number]})", "")
         yield from _table(ablation_table(item))
-        yield from _notes([f"hypervolume: {item.box.rule}", *item.notes])
+        yield from _notes([*item.rules, *item.notes])
         yield from _commands([f"mohsearch ablate {folder}"])
     yield from ("## Where the figures come from", "")
     yield from _notes(report.notes)

@@ -238,11 +238,6 @@ def _ablation(folder: str, item: Ablation) -> dict[str, Any]:
         "low": [100 * step.quartiles()[0] for step in steps],
         "high": [100 * step.quartiles()[2] for step in steps],
         "published": [None if s.published is None else 100 * s.published for s in steps],
-        "notes": [
-            f"dominated: share of a run's final non-dominated solutions that {item.baseline_run} "
-            "dominates",
-            f"hypervolume: {item.box.rule}",
-            *item.notes,
-        ],
+        "notes": [*item.rules, *item.notes],
         "command": f"mohsearch ablate {folder}",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from mohsearch.analysis.ablate import Ablation, conclusion
+from mohsearch.analysis.ablate import Ablation
 from mohsearch.analysis.compare import Comparison
 from mohsearch.analysis.fronts import distance_to_ideal, highlights
 from mohsearch.analysis.quantities import excess_text, scale_for, short_name
@@ -65,9 +65,9 @@ def ablation_table(item: Ablation) -> Table:
         row.append(f"{median(step.hypervolumes):.4f}")
         test = step.test
         if test is None:
-            row += ["", "", ""]
+            row += ["", "", step.conclusion]
         else:
-            row += [f"{test.p_holm:.3g}", f"{test.a12:.2f}", conclusion(test)]
+            row += [f"{test.p_holm:.3g}", f"{test.a12:.2f}", step.conclusion]
         rows.append(row)
     return {"title": "", "columns": columns, "rows": rows}
 

@@ -69,9 +69,10 @@ def ablate(
     operator; or the output folder of a study that holds such runs already. What is complete is
     never run again.
 
-    Printed is the share of each variant's solutions that the whole portfolio dominates, beside the
-    control (the whole portfolio with another seed), as MOHaM has it, and the hypervolume with a
-    test over seeds.
+    Printed is the share of each variant's final solutions that the whole portfolio dominates,
+    beside the control (the whole portfolio with another seed), as MOHaM has it, and the
+    hypervolume of all that was found with a test over seeds. An operator is needed where the whole
+    portfolio is significantly better than without it, harmful where it is significantly worse.
     """
     from mohsearch.analysis.ablate import ablate as read_ablations
 
@@ -161,8 +162,6 @@ def _write(path: Path, found: tuple[Ablation, ...]) -> None:
 
 
 def _print(item: Ablation) -> None:
-    from mohsearch.analysis.ablate import conclusion
-
     published = any(s.published is not None for s in (item.control, *item.steps))
     headers = ["switched off", "dominated", "quartiles of pairs", "hypervolume", "p (Holm)", "A"]
     headers += ["conclusion"]
@@ -178,8 +177,8 @@ def _print(item: Ablation) -> None:
             cells.append("" if step.published is None else f"{step.published:.1%}")
         cells += [pairs, f"{volume:.4f}"]
         if step.test is None:
-            return [*cells, "", "", ""]
-        return [*cells, f"{step.test.p_holm:.3g}", f"{step.test.a12:.2f}", conclusion(step.test)]
+            return [*cells, "", "", step.conclusion]
+        return [*cells, f"{step.test.p_holm:.3g}", f"{step.test.a12:.2f}", step.conclusion]
 
     title = f"Portfolio {item.portfolio}" + (f", {item.case}" if item.case else "")
     table = [row(step) for step in (item.control, *item.steps)]
@@ -190,12 +189,10 @@ def _print(item: Ablation) -> None:
 def _print_facts(item: Ablation) -> None:
     above, count = len(item.above_control), len(item.steps)
     control = item.control
-    click.echo(
-        f"dominated: share of a run's final non-dominated solutions that {item.baseline_run} "
-        f"dominates; {above} of {count} variants lie above the control"
-    )
+    dominated, volume = item.rules
+    click.echo(f"{dominated}; {above} of {count} variants lie above the control")
     if control.published is not None:
         click.echo(f"control: {control.share:.1%} here, {control.published:.1%} published")
-    click.echo(f"hypervolume: {item.box.rule}")
+    click.echo(volume)
     for note in item.notes:
         click.echo(f"note: {note}")

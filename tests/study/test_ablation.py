@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mohsearch.analysis.ablate import ablate
-from mohsearch.analysis.results import read_final_fronts
+from mohsearch.analysis.compare import compare
+from mohsearch.analysis.results import read_final_fronts, read_fronts
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.study import load_study, open_results, run_study
 from mohsearch.study.ablation import ablation_study, is_ablation
@@ -103,6 +104,47 @@ def test_shares_are_those_of_the_final_populations_counted_pair_by_pair(ablated)
         assert len(step.hypervolumes) == 3
 
 
+def test_hypervolumes_are_those_of_all_that_was_found_as_compare_has_them(ablated):
+    (found,) = ablate(ablated)
+    compared = compare(read_fronts(ablated), "portfolio")
+    standings = {s.contender: s.hypervolumes for s in compared.standings}
+    assert found.control.hypervolumes == standings["standard"]
+    for step in found.steps:
+        assert step.hypervolumes == standings[f"standard-without-{step.name}"]
+
+
+ENTRIES = [{"name": "paper"}, {"name": "paper", "label": "off", "without": ["sa-merging"]}]
+
+
+def two_portfolios(folder, whole, off, seeds=4):
+    """Write runs of a portfolio and of one without an operator, of given qualities."""
+    groups = {}
+    for seed in range(1, seeds + 1):
+        small = {"seed": seed, "generations": 2, "population": 12}
+        groups |= run_groups(f"r-{seed}", quality=whole, portfolio="paper", **small)
+        groups |= run_groups(f"o-{seed}", quality=off, portfolio="off", **small)
+    write_results(folder, groups, spec=json.dumps({"portfolios": ENTRIES}))
+    (found,) = ablate(folder)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("without", "told"), [(1.0, "needed"), (90.0, "harmful"), (8.5, "no difference shown")]
+)
+def test_an_operator_is_needed_harmful_or_neither(tmp_path, without, told):
+    found = two_portfolios(tmp_path, whole=8.0, off=without)
+    assert found.steps[0].conclusion == told
+    assert found.records()[1]["conclusion"] == told
+
+
+def test_an_operator_that_has_nothing_to_vary_is_said_to_and_not_tested(tmp_path):
+    """Each seed's run without it is the run with it."""
+    found = two_portfolios(tmp_path, whole=8.0, off=8.0, seeds=2)
+    assert found.steps[0].idle
+    assert found.steps[0].test is None
+    assert found.steps[0].conclusion == "nothing to vary here"
+
+
 def test_the_command_runs_an_ablation_and_reads_it_again(write_study, content, tmp_path):
     path = write_study({**content, "budget": {"population": 12, "generations": 3}})
     folder = tmp_path / "out"
@@ -125,13 +167,7 @@ def test_a_study_without_variants_is_no_ablation(study, tmp_path):
 
 
 def test_published_shares_stand_beside_ours(tmp_path):
-    entries = [{"name": "paper"}, {"name": "paper", "label": "off", "without": ["sa-merging"]}]
-    groups = {}
-    for seed in (1, 2):
-        groups |= run_groups(f"r-{seed}", seed=seed, portfolio="paper")
-        groups |= run_groups(f"o-{seed}", seed=seed, quality=0.5, portfolio="off")
-    write_results(tmp_path, groups, spec=json.dumps({"portfolios": entries}))
-    (found,) = ablate(tmp_path)
+    found = two_portfolios(tmp_path, whole=8.0, off=0.5, seeds=2)
     assert found.control.published == 0.149
     assert np.median(found.steps[0].shares) > np.median(found.control.shares)
     out = run("ablate", tmp_path).stdout
