@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mohsearch.cli.options import DIM
 from mohsearch.cli.output import (
     figure_text,
     is_terminal,
@@ -24,6 +25,10 @@ from mohsearch.core.files import write_text
 
 if TYPE_CHECKING:
     from mohsearch.evaluators.report import EvaluationReport
+
+
+_OPTIONS = {"chips": "--chips", "dims": "--dim"}
+"""Settings of evaluators, and what the command line calls them."""
 
 
 def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -46,7 +51,7 @@ def _manual(evaluator: Any) -> tuple[str, str]:
     if "path" in lines:
         rest = [*lines[lines.index("path") + 1 :], ""]
         titles = {
-            p.name: f"--{p.name}:" if p.kind is p.KEYWORD_ONLY else f"{p.name.upper()}:"
+            p.name: f"{_OPTIONS[p.name] if p.kind is p.KEYWORD_ONLY else p.name.upper()}:"
             for p in inspect.signature(evaluator).parameters.values()
         }
         parts = [titles.get(line, line) for line in rest[: rest.index("")]]
@@ -80,6 +85,7 @@ def _manual(evaluator: Any) -> tuple[str, str]:
 @click.option(
     "--chips", type=click.IntRange(min=1), help="Chips that may be used (chip-* evaluators)."
 )
+@DIM
 @click.option(
     "--list",
     is_flag=True,
@@ -89,7 +95,12 @@ def _manual(evaluator: Any) -> tuple[str, str]:
     help="List the evaluators and the input each accepts.",
 )
 def evaluate(
-    name: str, files: tuple[Path, ...], output: Path | None, shown: str | None, chips: int | None
+    name: str,
+    files: tuple[Path, ...],
+    output: Path | None,
+    shown: str | None,
+    chips: int | None,
+    dims: Mapping[str, int],
 ) -> None:
     """Run one evaluator on a file of cases.
 
@@ -100,7 +111,7 @@ def evaluate(
     from mohsearch.evaluators import EVALUATORS
 
     evaluator = EVALUATORS.load(name)
-    settings = _settings(name, evaluator, files, chips)
+    settings = _settings(name, evaluator, files, {"chips": chips, "dims": dims or None})
     for file in files:
         if not file.is_file():
             problem = "is a directory" if file.is_dir() else "no such file"
@@ -142,20 +153,20 @@ def _evaluated(evaluator: Any, files: Sequence[Path], settings: Mapping[str, Any
 
 
 def _settings(
-    name: str, evaluator: Any, files: Sequence[Path], chips: int | None
+    name: str, evaluator: Any, files: Sequence[Path], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings for an evaluator, refusing those, and files, that it does not take."""
+    """Return the settings that are not None, refusing those, and files, that nothing takes."""
     parameters = inspect.signature(evaluator).parameters.values()
     wanted = [p for p in parameters if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
     if len(files) != len(wanted):
         names = " ".join(p.name.upper() for p in wanted)
         inputs = "1 input" if len(wanted) == 1 else f"{len(wanted)} inputs"
         raise click.UsageError(f"{name} takes {inputs}: {names}; got {len(files)}")
-    if chips is None:
-        return {}
-    if "chips" not in {p.name for p in parameters}:
-        raise click.UsageError(f"{name} has no --chips")
-    return {"chips": chips}
+    settings = {key: value for key, value in given.items() if value is not None}
+    for key in settings:
+        if key not in {p.name for p in parameters}:
+            raise click.UsageError(f"{name} has no {_OPTIONS[key]}")
+    return settings
 
 
 def _say_summary(report: EvaluationReport) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from mohsearch.cli.options import DIM
 from mohsearch.cli.output import (
     figure_text,
     print_facts,
@@ -26,26 +27,6 @@ def _count(value: float) -> str:
         if value >= limit:
             return f"{value / limit:.4g} {suffix}"
     return f"{value:g}"
-
-
-def _dims(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
-    dims = {}
-    for text in values:
-        name, equals, size = text.partition("=")
-        if not (name and equals and size.isdigit() and int(size) > 0):
-            raise click.BadParameter(f"{text!r} is not NAME=SIZE, such as batch=1")
-        dims[name] = int(size)
-    return dims
-
-
-DIM = click.option(
-    "--dim",
-    "dims",
-    multiple=True,
-    metavar="NAME=SIZE",
-    callback=_dims,
-    help="Size of a symbolic dimension of an ONNX file, such as batch=1. Repeatable.",
-)
 
 
 VECTOR_OPS = click.option(

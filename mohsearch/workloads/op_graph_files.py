@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,8 +80,15 @@ def load_graph(
     return read_graph(path)
 
 
-def read_graph(path: Path) -> PartitionGraph:
+def read_graph(path: Path, dims: Mapping[str, int] | None = None) -> PartitionGraph:
     """Read a graph file; files that did not change are read once.
+
+    Parameters
+    ----------
+    path
+        A ``.json``, ``.json.gz`` or ``.onnx`` file.
+    dims
+        Sizes of symbolic dimensions, which only an ONNX file has.
 
     Raises
     ------
@@ -94,16 +102,21 @@ def read_graph(path: Path) -> PartitionGraph:
         problem = "loading a saved torch.export program may run code that it carries"
         remedy = "export the module with graph_from_torch and keep it by write_graph (JSON)"
         raise InputError(f"{problem}; {remedy}, or export it to ONNX", source=path)
+    if dims and path.suffix != ".onnx":
+        raise InputError("only an ONNX file has symbolic dimensions", source=path, field="dims")
     stamp = path.stat()
-    return _read(path.resolve(), stamp.st_mtime_ns, stamp.st_size)
+    sizes = tuple(sorted((dims or {}).items()))
+    return _read(path.resolve(), sizes, stamp.st_mtime_ns, stamp.st_size)
 
 
 @lru_cache(maxsize=128)
-def _read(path: Path, _changed: int, _size: int) -> PartitionGraph:
+def _read(
+    path: Path, dims: tuple[tuple[str, int], ...], _changed: int, _size: int
+) -> PartitionGraph:
     if path.suffix == ".onnx":
         from mohsearch.workloads.op_graph_onnx import graph_from_onnx
 
-        return graph_from_onnx(path)
+        return graph_from_onnx(path, dims=dict(dims))
     data = _unpacked(path) if path.suffix == ".gz" else read_json(path)
     return graph_from_json(data, origin=path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,13 @@ from mohsearch.evaluators.report import EvaluationReport
 from mohsearch.workloads.op_graph_files import read_graph
 
 
-def evaluate(path: Path, partition: Path, *, chips: int | None = None) -> EvaluationReport:
+def evaluate(
+    path: Path,
+    partition: Path,
+    *,
+    chips: int | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> EvaluationReport:
     """Check a partition of a graph against the static constraints, and evaluate it.
 
     Parameters
@@ -30,6 +37,8 @@ def evaluate(path: Path, partition: Path, *, chips: int | None = None) -> Evalua
         or what ``chip-partition`` wrote.
     chips
         Chips of the package (default: 36).
+    dims
+        Sizes of an ONNX file's symbolic dimensions.
 
     Returns
     -------
@@ -42,7 +51,7 @@ def evaluate(path: Path, partition: Path, *, chips: int | None = None) -> Evalua
     InputError
         If a file is wrong, or the partition has not one label an op.
     """
-    graph = read_graph(path)
+    graph = read_graph(path, dims)
     given = _labels(read_json(partition), graph.name, partition)
     if len(given) != graph.n:
         problem = f"has {len(given)} labels, the graph {graph.name} has {graph.n} ops"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from mohsearch.workloads.op_graph import PartitionGraph
 from mohsearch.workloads.op_graph_files import graph_from_json, read_graph
 
 
-def evaluate(path: Path, *, chips: int | None = None) -> EvaluationReport:
+def evaluate(
+    path: Path, *, chips: int | None = None, dims: Mapping[str, int] | None = None
+) -> EvaluationReport:
     """Partition a graph over the chips of the package ``mcm36``, or count the partitions of cases.
 
     Parameters
@@ -31,6 +34,8 @@ def evaluate(path: Path, *, chips: int | None = None) -> EvaluationReport:
         all listed.
     chips
         Chips that may be used (default: 36, or those of the case).
+    dims
+        Sizes of an ONNX file's symbolic dimensions.
 
     Returns
     -------
@@ -44,11 +49,11 @@ def evaluate(path: Path, *, chips: int | None = None) -> EvaluationReport:
     InputError
         With the file and the path of the wrong field.
     """
-    data = read_json(path) if path.suffix == ".json" else None
+    data = read_json(path) if path.suffix == ".json" and not dims else None
     if are_cases(data):
         rows, document = count_cases(data, path, chips)
         return EvaluationReport(tuple(rows), document, "json")
-    graph = read_graph(path) if data is None else graph_from_json(data, origin=path)
+    graph = read_graph(path, dims) if data is None else graph_from_json(data, origin=path)
     task = PartitionTask(graph, chips=chips)
     best = best_partition(task)
     row, result = _result(task, graph, best)

@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
+from onnx import TensorProto, helper, numpy_helper
 
 from mohsearch.cli.main import cli
 from mohsearch.core.catalog import builtin_root
@@ -15,6 +18,17 @@ REFERENCE = builtin_root() / "evaluators/reference/chiplet/partition_cases.json"
 
 def run(*arguments):
     return CliRunner().invoke(cli, ["evaluate", *map(str, arguments)], prog_name="mohsearch")
+
+
+def write_open_model(path: Path) -> None:
+    """Write a ReLU of a (batch, 8) input times an (8, 6) weight as ONNX, the batch left open."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ("batch", 8))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ("batch", 6))
+    weight = numpy_helper.from_array(np.ones((8, 6), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    graph = helper.make_graph(nodes, "pair", [x], [y], [weight])
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
 
 
 @pytest.fixture
@@ -142,3 +156,31 @@ def test_files_and_settings_that_an_evaluator_does_not_take_are_refused(graph_fi
     assert (other.exit_code, "systolic has no --chips" in other.output) == (2, True)
     many = run("chip-partition", graph_file, "--chips", 65)
     assert (many.exit_code, "chips must be 1 to 64" in many.output) == (2, True)
+
+
+def test_symbolic_dimensions_of_an_onnx_file_get_their_sizes(tmp_path: Path) -> None:
+    path, labels = tmp_path / "pair.onnx", tmp_path / "labels.json"
+    write_open_model(path)
+    refused = run("chip-partition", path, "--chips", 2)
+    assert refused.exit_code == 2
+    assert "--dim batch=SIZE" in refused.output
+    memory = []
+    for size in (16, 4096):
+        arguments = (path, "--chips", 1, "--dim", f"batch={size}")
+        found = run("chip-partition", *arguments, "-o", labels)
+        assert found.exit_code == 0, found.output
+        result = json.loads(labels.read_text())["pair"]
+        assert result["ops"] == 2
+        memory.append(result["peak_memory_bytes"])
+        checked = run("chip-check", path, labels, *arguments[1:], "--format", "json")
+        assert json.loads(checked.output)["pair"]["peak_memory_bytes"] == memory[-1]
+    assert memory[1] > memory[0]
+
+
+def test_a_dimension_where_there_is_none_is_refused(graph_file: Path) -> None:
+    refused = run("chip-partition", graph_file, "--dim", "batch=2")
+    assert refused.exit_code == 2
+    assert "only an ONNX file has symbolic dimensions" in refused.output
+    refused = run("systolic", graph_file, "--dim", "batch=2")
+    assert refused.exit_code == 2
+    assert "systolic has no --dim" in refused.output
