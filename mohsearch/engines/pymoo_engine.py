@@ -28,7 +28,7 @@ _CLASSES = {
     "unsga3": "pymoo.algorithms.moo.unsga3:UNSGA3",
     "sms-emoa": "pymoo.algorithms.moo.sms:SMSEMOA",
     "age-moea2": "pymoo.algorithms.moo.age2:AGEMOEA2",
-    "moead": "pymoo.algorithms.moo.moead:ParallelMOEAD",
+    "moead": "mohsearch.engines.pymoo_decomposition:NovelMOEAD",
     "ga": "pymoo.algorithms.soo.nonconvex.ga:GA",
 }
 _REFERENCE_DIRECTIONS = {"nsga3", "unsga3", "moead"}
@@ -40,6 +40,8 @@ class PymooEngine(Engine):
     The algorithm never evaluates and never decides when to stop: both are the driver's. No genome
     is evaluated twice: mating that keeps yielding known genomes is helped out by fresh samples.
     The portfolio's immigrants, if any, take the place of offspring after the first generation.
+    MOEA/D has as many subproblems as there are evenly spaced directions; where the population is
+    larger, some of them have a second child in a generation.
     """
 
     algorithms: ClassVar = {
@@ -86,6 +88,7 @@ class PymooEngine(Engine):
         self._immigrants: Any = immigrants
         self._rng = generator(self.seed, "pymoo", "immigrants")
         self._filter = SeenElimination(self.seen)
+        self.sequential = self.algorithm == "moead"  # type: ignore[misc]
         self._algorithm = self._make_algorithm()
         self._asked: Any = None
 
@@ -100,8 +103,12 @@ class PymooEngine(Engine):
         if self.algorithm in _REFERENCE_DIRECTIONS:
             arguments["ref_dirs"] = reference_directions(self.problem.n_obj, self.population_size)
         if self.algorithm == "moead":
-            count = len(arguments["ref_dirs"])
-            arguments["n_neighbors"] = min(20, count)
+            arguments |= {
+                "n_neighbors": min(20, len(arguments["ref_dirs"])),
+                "rounds": MATING_ROUNDS,
+                "duplicates": self._filter,
+                "fresh": self._fresh,
+            }
         else:
             arguments["pop_size"] = self.population_size
             arguments["eliminate_duplicates"] = self._filter
@@ -120,8 +127,9 @@ class PymooEngine(Engine):
         algorithm = self._algorithm
         started = algorithm.is_initialized
         if self.algorithm == "moead":
+            algorithm.n_offsprings = k
             self._asked = algorithm.ask()
-            return np.asarray(self._asked.get("X"))
+            return genomes(self._asked)
         count = 0
         if self._immigrants is not None and started:
             count = min(self._immigrants.count(self.population_size), k - 1)
@@ -132,6 +140,13 @@ class PymooEngine(Engine):
             bred = self._filled_up(bred, min(k, len(bred) + count), self._immigrants.sampling)
         self._asked = self._filled_up(bred, k, self.portfolio.sampling)
         return genomes(self._asked) if len(self._asked) else self._no_rows()
+
+    def _fresh(self, count: int) -> NDArray[Any]:
+        """Return at most ``count`` fresh samples, and accept them into the batch."""
+        rows = fresh_samples(
+            self.problem, self.portfolio.sampling, count, self._rng, self.seen, set()
+        )
+        return rows[self._filter.new_rows(rows)] if len(rows) else rows
 
     def _filled_up(self, bred: Any, k: int, sampling: Any) -> Any:
         """Return ``bred`` with fresh samples up to ``k``."""

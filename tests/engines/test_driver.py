@@ -41,10 +41,28 @@ def test_no_genome_is_evaluated_twice(cases, search, engine):
     assert len({row.tobytes() for row in made.archive.genomes}) == len(made.archive)
 
 
-def test_moead_may_repeat_a_genome_which_costs_budget_but_no_evaluation(cases, search):
-    made = search(cases.Accelerators(), algorithm="moead", population=21, generations=40)
-    last = run(made)[-1]
-    assert last.evaluations > last.distinct == made.problem.computed
+def test_moead_spends_its_whole_budget_on_genomes_it_has_not_seen(cases, search):
+    """15 directions for a population of 20: five subproblems have a second child."""
+    made = search(cases.Accelerators(), algorithm="moead", population=20, generations=12)
+    generations = run(made)
+    assert len(generations[0].population) == 15
+    assert generations[-1].evaluations == 20 * 12
+    assert generations[-1].distinct == made.problem.computed == 20 * 12
+
+
+def test_moead_gives_each_subproblem_a_child_of_its_own_neighbours(cases, search, operators):
+    """Without crossover and mutation a child is one of its parents, and these are neighbours."""
+    made = search(cases.Assignment(), algorithm="moead", population=120, generations=2)
+    next(made.generations())
+    algorithm = made.engine._algorithm
+    algorithm.selection.prob.set(1.0)
+    algorithm.mating.crossover.prob.set(0.0)
+    algorithm.mating.mutation.prob.set(0.0)
+    places = np.arange(len(algorithm.pop))
+    children = algorithm._children(places)
+    known = algorithm.pop.get("X")
+    for place, child in zip(places, children, strict=True):
+        assert (known[algorithm.neighbors[place]] == child).all(axis=1).any()
 
 
 def test_the_population_consists_of_archive_members_of_its_size(cases, search):
