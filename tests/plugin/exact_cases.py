@@ -55,6 +55,15 @@ class Options(Card):
     poison_bits: int = 10**9
 
 
+def _note(what, X):
+    """Write what this process does to the file that a test has named, if any."""
+    path = os.environ.get("EXACT_CASES_LOG")
+    if path:
+        line = json.dumps({"pid": os.getpid(), "what": what, "rows": np.asarray(X).tolist()})
+        with open(path, "a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+
 class ExactProblem(SearchProblem):
     """A problem with its exact front; subclasses compute."""
 
@@ -75,6 +84,7 @@ class ExactProblem(SearchProblem):
         """Compute, after the delays and accidents that the options ask for."""
         before, self.computed = self.computed, self.computed + len(X)
         options = self.options
+        _note("begins", X)
         if options.delay_s:
             time.sleep(options.delay_s)
         if options.die_at is not None and before <= options.die_at < self.computed:
@@ -86,6 +96,7 @@ class ExactProblem(SearchProblem):
             values = self._poisoned(np.asarray(X), values)
         if options.nan_at is not None and before <= options.nan_at < self.computed:
             values = {k: np.full_like(v, np.nan) for k, v in values.items()}
+        _note("ends", X)
         return values
 
     def _poisoned(self, X, values):
