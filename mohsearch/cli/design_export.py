@@ -19,7 +19,7 @@ def export_design(folder: Path, item: Front, index: int, form: str, output: Path
     if form == "timeloop":
         if output is None:
             raise click.UsageError("--as timeloop writes a folder: give --output DIR")
-        _write_timeloop(item, index, output)
+        _write_timeloop(folder, item, index, output)
         return
     text = _yaml(folder, item, index)
     if output is None:
@@ -44,12 +44,14 @@ def _yaml(folder: Path, item: Front, index: int) -> str:
     return yaml_text(card)
 
 
-def _write_timeloop(item: Front, index: int, output: Path) -> None:
+def _write_timeloop(folder: Path, item: Front, index: int, output: Path) -> None:
     from mohsearch.analysis.timeloop import timeloop_files
     from mohsearch.core.cards import validate
     from mohsearch.core.errors import InputError
     from mohsearch.problems.moham import load_architectures
     from mohsearch.problems.moham_options import MohamOptions
+    from mohsearch.study.files import OutputFolder
+    from mohsearch.study.run import stored_study
     from mohsearch.workloads.zoo import load_application
 
     if item.attrs.get("problem") != "moham":
@@ -57,10 +59,12 @@ def _write_timeloop(item: Front, index: int, output: Path) -> None:
             f"Timeloop describes accelerators of the moham problem, not {item.attrs['problem']}"
         )
     options = validate(MohamOptions, dict(item.attrs.get("options") or {}))
+    study = stored_study(OutputFolder(folder))
+    workload = str(item.attrs["workload"])
     files = timeloop_files(
         item.designs[index],
-        load_application(str(item.attrs["workload"])),
-        load_architectures(options),
+        load_application(workload, study.catalog, base=study.base),
+        load_architectures(options, study.catalog),
     )
     for name, text in files.items():
         write_text(output / name, text)

@@ -5,7 +5,8 @@ import json
 import pytest
 import yaml
 
-from mohsearch.study import run_study
+from mohsearch.core.catalog import builtin_root
+from mohsearch.study import load_study, run_study
 from tests.command_line import run
 
 
@@ -63,3 +64,31 @@ def test_pick_keeps_a_budget_and_follows_weights(results):
 def test_only_packages_can_be_written_for_timeloop(results, tmp_path):
     refused = run("front", "export", results, "--as", "timeloop", "-o", tmp_path / "tl", code=2)
     assert "accelerators of the moham problem, not exact" in refused.stderr
+
+
+def test_a_template_and_network_of_the_users_own_project_are_written_for_timeloop(
+    tmp_path, monkeypatch
+):
+    for folder in ("evaluators/templates", "problems/workloads/networks", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+    card = yaml.safe_load((builtin_root() / "evaluators/templates/simba.yaml").read_text())
+    mine = tmp_path / "evaluators/templates/mine.yaml"
+    mine.write_text(yaml.safe_dump(card | {"name": "mine"}))
+    layer = {"name": "head", "type": "gemm", "N": 1, "K": 8, "C": 8}
+    network = {"title": "own", "source": "made up", "layers": [layer]}
+    (tmp_path / "problems/workloads/networks/own.yaml").write_text(yaml.safe_dump(network))
+    spec = {
+        "name": "own",
+        "title": "Own names",
+        "problems": [{"name": "moham", "options": {"templates": ["mine"], "max_instances": 1}}],
+        "workloads": ["own"],
+        "portfolios": [{"name": "generic"}],
+        "budget": {"population": 2, "generations": 1},
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(spec))
+    monkeypatch.chdir(tmp_path)
+    assert run_study(load_study("study.yaml"), "results", workers=1).exit_code == 0
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    run("front", "export", "../results", "--solution", "0", "--as", "timeloop", "-o", "tl")
+    written = yaml.safe_load((tmp_path / "elsewhere/tl/prob/own.head.yaml").read_text())
+    assert written["problem"]["instance"] | {"M": 8, "C": 8} == written["problem"]["instance"]
