@@ -83,7 +83,8 @@ class DaskWorkers(Workers):
                 n_workers=count,
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # status pages: None is a fixed port
+                scheduler_kwargs={"dashboard": False},
             )
         try:
             self._client = distributed.Client(

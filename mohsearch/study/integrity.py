@@ -182,12 +182,15 @@ def damage(
         if read and _sha256(path) != digest:
             return f"{name} has changed"
     if thorough and attributes.get("status") != "complete":
-        return _damaged_generation(group)
+        return _damaged_generation(group, root)
     return None
 
 
-def _damaged_generation(group: Any) -> str | None:
-    """Read what an unfinished run has, and compare each generation with its digest."""
+def _damaged_generation(group: Any, root: Path) -> str | None:
+    """Read what an unfinished run has, and compare each generation with its digest.
+
+    Chunks of generations that were not complete are read too: what comes next is written into them.
+    """
     history, archive = group["history"], group["archive"]
     try:
         done = np.asarray(history["done"][:])
@@ -209,9 +212,25 @@ def _damaged_generation(group: Any) -> str | None:
                 archive[name][:stop], history, name, count
             ):
                 return f"history/{name} is not what was written"
+        _read_beyond(history, root / "history", count)
+        _read_beyond(archive, root / "archive", stop)
     except READING as error:
         return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     return None
+
+
+def _read_beyond(group: Any, path: Path, rows: int) -> None:
+    """Read the chunks there are of the arrays of a group, those of its first rows alone left out.
+
+    Raises what reading a damaged array does (:data:`READING`).
+    """
+    for name in group.array_keys():
+        array, chunks = group[name], path / name / "c"
+        step = int(array.chunks[0])
+        for chunk in chunks.iterdir() if chunks.is_dir() else ():
+            if chunk.name.isdecimal() and int(chunk.name) >= rows // step:
+                start = int(chunk.name) * step
+                array[start : start + step]
 
 
 _BLOCK_ROWS = 2**16

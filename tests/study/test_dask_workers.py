@@ -28,7 +28,7 @@ def cluster():
         patch.setenv("PYTHONPATH", path)
         patch.syspath_prepend(str(PLUGIN))
         started = distributed.LocalCluster(
-            host="127.0.0.1", n_workers=2, threads_per_worker=1, dashboard_address=None
+            host="127.0.0.1", n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
         )
         with started:
             yield started
