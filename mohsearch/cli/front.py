@@ -78,14 +78,16 @@ def show(
             click.echo(f"{len(chosen)} of {len(item)} solutions; all of them with --all")
 
 
-def one_run(fronts: Sequence[Front]) -> Front:
+def one_run(fronts: Sequence[Front], problem: str | None = None) -> Front:
     """Return the front to take where one is asked for: the best of several, saying so.
 
-    The best is the one with the largest hypervolume; of several workloads, on the first one.
+    The best is the one with the largest hypervolume; of several workloads, on the first one. Where
+    runs of ``problem`` are among them, it is one of those.
     """
     from mohsearch.analysis.compare import compare
     from mohsearch.analysis.labels import by_workload
 
+    fronts = [front for front in fronts if front.attrs.get("problem") == problem] or fronts
     if len(fronts) == 1:
         return fronts[0]
     groups = by_workload(fronts)

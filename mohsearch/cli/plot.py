@@ -49,13 +49,13 @@ def _solution(*words: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def _one_design(
-    folder: Path, runs: tuple[str, ...], solution: str
+    folder: Path, runs: tuple[str, ...], solution: str, problem: str
 ) -> tuple[Any, int, Mapping[str, Any]]:
-    """Return the one run asked for, the number of a solution in it, and its design."""
+    """Return the one run to draw, of ``problem``, the number of a solution in it, its design."""
     from mohsearch.analysis.fronts import choose
     from mohsearch.analysis.results import read_fronts
 
-    item = one_run(read_fronts(folder, runs))
+    item = one_run(read_fronts(folder, runs), problem)
     index = choose(item, solution)
     return item, index, item.designs[index] if item.designs else {}
 
@@ -123,7 +123,7 @@ def gantt(
     from mohsearch.analysis.plot_gantt import plot_gantt
     from mohsearch.analysis.quantities import scale_for
 
-    item, index, design = _one_design(folder, runs, solution)
+    item, index, design = _one_design(folder, runs, solution, "moham")
     figures = ", ".join(
         scale_for([item.values[n][index]], item.metric(n).unit).quantity(item.values[n][index])
         for n in item.objectives
@@ -216,7 +216,7 @@ def partition(
     from mohsearch.core.errors import InputError
     from mohsearch.workloads.op_graph_files import load_graph
 
-    item, _, design = _one_design(folder, runs, solution)
+    item, _, design = _one_design(folder, runs, solution, "chiplet")
     try:
         graph, note = load_graph(str(item.attrs["workload"])), ""
     except InputError:
@@ -327,7 +327,7 @@ def fractions(
     from mohsearch.analysis.plot_deepflow import plot_fractions
     from mohsearch.analysis.results import read_fronts
 
-    front = one_run(read_fronts(folder, runs))
+    front = one_run(read_fronts(folder, runs), "deepflow")
     _save(plot_fractions(front, heading=heading, sort_by=sort_by), output, folder, "fractions.png")
 
 
@@ -368,7 +368,7 @@ def roofline(
     """Draw the roofline of one deepflow design with the kernels of an iteration on it."""
     from mohsearch.analysis.plot_roofline import plot_roofline
 
-    item, index, design = _one_design(folder, runs, solution)
+    item, index, design = _one_design(folder, runs, solution, "deepflow")
     title = heading or f"Roofline of solution {index}: {design.get('strategy', '')}".strip(": ")
     figure = plot_roofline(design, heading=title, note=f"run {item.run}")
     _save(figure, output, folder, "roofline.png")
@@ -397,7 +397,7 @@ def layer(
     """Draw when the operators of a training accelerator's layer run: forward and backward pass."""
     from mohsearch.analysis.plot_phaze import plot_layer_schedule
 
-    item, index, design = _one_design(folder, runs, solution)
+    item, index, design = _one_design(folder, runs, solution, "phaze")
     note = f"run {item.run}, solution {index}"
     figure = plot_layer_schedule(design, model=model, heading=heading, note=note)
     _save(figure, output, folder, "layer.png")
@@ -421,7 +421,7 @@ def pipeline(
     """Draw a training pipeline: its first microbatches, and the memory of every stage."""
     from mohsearch.analysis.plot_phaze import plot_pipeline
 
-    item, index, design = _one_design(folder, runs, solution)
+    item, index, design = _one_design(folder, runs, solution, "phaze")
     note = f"run {item.run}, solution {index}"
     figure = plot_pipeline(design, model=model, heading=heading, note=note)
     _save(figure, output, folder, "pipeline.png")

@@ -191,6 +191,8 @@ def show_problem(name: str, as_json: bool) -> None:
         return
     if card is not None:
         _print_problem(card)
+    else:
+        click.echo(f"{name}: no card problems/{name}.yaml in reach that says what it searches")
     if options is not None:
         click.echo()
         table = [

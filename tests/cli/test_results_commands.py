@@ -196,3 +196,14 @@ def test_a_study_of_several_workloads_gives_one_picture_each(tmp_path):
     assert result.stderr.count("wrote") == 2
     run("plot", "convergence", tmp_path, "-o", tmp_path / "c.svg")
     assert sorted(p.name for p in tmp_path.glob("*.svg")) == ["c-edge.svg", "c-mobile.svg"]
+
+
+def test_of_a_study_of_several_problems_the_picture_takes_a_run_that_it_can_draw(tmp_path):
+    groups = run_groups("a-other", problem="chiplet", workload="first", quality=12.0)
+    groups |= run_groups("b-package", workload="second")
+    write_results(tmp_path, groups)
+    drawn = run("plot", "gantt", tmp_path)
+    assert "taking" not in drawn.stderr
+    assert "gantt.png" in drawn.stderr
+    shown = run("front", "show", tmp_path, "--solution", "knee")
+    assert "taking a-other, the run with the largest hypervolume on first" in shown.stderr

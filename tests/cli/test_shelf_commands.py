@@ -204,3 +204,10 @@ def test_the_doctor_takes_absent_extras_calmly(quick_doctor, monkeypatch):
     out = run("doctor").stdout
     assert "pip install 'mohsearch[netcdf]'" in out
     assert "all is well" in out
+
+
+def test_a_plugged_in_problem_without_a_card_says_so(monkeypatch):
+    from mohsearch import problems
+
+    monkeypatch.setitem(problems.PROBLEMS._builtin, "tiles", "nowhere:build")
+    assert "tiles: no card problems/tiles.yaml" in run("problem", "show", "tiles").stdout
