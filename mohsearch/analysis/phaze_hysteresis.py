@@ -128,7 +128,8 @@ def plot_hysteresis(histories: Sequence[History], *, heading: str = "") -> Figur
     InputError
         If no run is such a search, or none has a proven optimum beside it.
     """
-    rows = hysteresis_rows([_with_best(history) for history in histories])
+    searches = [h for h in histories if h.front.attrs["engine"] in (ENGINE, PROOF)]
+    rows = hysteresis_rows([_with_best(h) for h in searches if METRIC in h.values])
     known = [row for row in rows if not np.isnan(row.proven)]
     if not known:
         raise InputError(

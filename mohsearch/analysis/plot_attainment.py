@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_COLUMNS = 3
+"""Planes beside each other in the picture."""
+
 
 def plot_attainment(
     fronts: Sequence[Front],
@@ -42,11 +45,16 @@ def plot_attainment(
     if len(names) < 2:
         raise InputError("attainment is drawn over two objectives or more")
     planes = list(combinations(names, 2))
-    figure = style.new_figure(0.8 + 4.2 * len(planes), 4.8)
+    columns = min(len(planes), _COLUMNS)
+    rows = -(-len(planes) // columns)
+    figure = style.new_figure(0.8 + 4.2 * columns, 0.8 + 4.0 * rows)
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
     fields = (by,) if by else varying_fields(fronts)
     contenders = list(dict.fromkeys(label(front.attrs, fields) for front in fronts))
     colours = style.colours(contenders)
-    for axes, plane in zip(figure.subplots(1, len(planes), squeeze=False)[0], planes, strict=True):
+    for axes in grid[len(planes) :]:
+        axes.set_axis_off()
+    for axes, plane in zip(grid[: len(planes)], planes, strict=True):
         style.style_axes(axes)
         _draw_plane(axes, fronts, plane, by, colours)
     from matplotlib.lines import Line2D
@@ -80,6 +88,7 @@ def _draw_plane(
                 color=colours[item.contender],
                 linewidth=2.2 if bold else 0.9,
                 alpha=1.0 if bold else 0.6,
+                marker="o" if len(surface) == 1 else "",  # no line goes through a single point
             )
     for axis, name, scale in zip((axes.xaxis, axes.yaxis), plane, scales, strict=True):
         axis.set_label_text(short_name(name) + (f" ({scale.unit})" if scale.unit else ""))

@@ -104,6 +104,8 @@ def _curves(axes: Axes, front: Front, names: Sequence[str], order: Any) -> None:
         axes.set_yscale("log")
         axes.set_ylim(0.8, worst * 4.0)  # room for the legend
         style.log_ticks(axes, "y")
+    else:
+        axes.set_ylim(1 - 0.06 * (worst - 1), max(1.1, 1 + 1.45 * (worst - 1)))
     axes.legend(loc="upper center", ncols=3, frameon=False, fontsize=style.TICK_SIZE)
 
 

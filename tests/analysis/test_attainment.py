@@ -68,3 +68,15 @@ def test_the_picture_has_a_plane_per_pair_and_three_lines_per_contender():
     figure = plot_attainment(fronts(5, 2, tuple(m.name for m in METRICS)))
     assert len(figure.axes) == 3
     assert all(len(axes.lines) == 3 for axes in figure.axes)
+
+
+def test_six_planes_stand_in_two_rows_and_a_single_point_is_drawn():
+    names = ("a", "b", "c", "d")
+    metrics = tuple(Metric(name, "1", "min", name) for name in names)
+    values = {name: np.array([2.0]) for name in names}
+    figure = plot_attainment([Front("r", {"engine": "e"}, metrics, values, names)])
+    rows = {round(axes.get_position().y0, 3) for axes in figure.axes}
+    assert len(figure.axes) == 6
+    assert len(rows) == 2
+    assert all(axes.lines[0].get_marker() == "o" for axes in figure.axes)
+    assert len(plot_attainment([Front("r", {}, metrics[:2], values, names[:2])]).axes) == 1

@@ -153,6 +153,18 @@ def test_a_picture_without_a_proof_beside_the_search_is_refused():
         plot_hysteresis(histories(search(1, [1.0])))
 
 
+def test_runs_of_other_searches_and_problems_are_passed_over():
+    other, chips = search(None, [10.0]), {"chips": np.ones(1)}
+    others = [
+        dataclasses.replace(other, attrs=other.attrs | {"engine": "pymoo"}, values=chips),
+        dataclasses.replace(other, values=chips),
+    ]
+    with pytest.raises(InputError, match="proven optimum beside it"):
+        plot_hysteresis(histories(*others))
+    runs = [search(2, [1.0, 5.0]), other]
+    assert plot_hysteresis(histories(*runs, *others)).axes[0].lines
+
+
 def test_a_folder_without_results_is_answered_in_one_sentence(tmp_path):
     with pytest.raises(InputError, match=r"results\.zarr"):
         published_tables([tmp_path])

@@ -41,6 +41,13 @@ def front_of(count):
     return Front("r", {}, (TIME, COST), values, ("time_s", "cost_usd"), {}, designs)
 
 
+def test_the_legend_of_the_lowest_panel_stands_above_its_curves():
+    axes = plot_fractions(front_of(8)).axes[-1]
+    highest = max(line.get_ydata().max() for line in axes.lines)
+    assert axes.get_legend() is not None
+    assert highest * 1.2 <= axes.get_ylim()[1] or axes.get_yscale() == "log"
+
+
 def test_the_bars_of_a_budget_stack_to_all_of_it_in_the_order_of_the_first_objective():
     front = front_of(12)
     figure = plot_fractions(front)
