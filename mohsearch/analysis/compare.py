@@ -46,9 +46,10 @@ class Standing:
         One per run, in the order of ``runs``: shares of the case's box.
     igd_plus, epsilon, r2, spread
         Medians over runs; the first two against the non-dominated points of all runs of the case.
+        The spread is that of runs with two solutions or more.
     dominated
         Median over all pairs of runs of the share of this contender's solutions that the other
-        contender Pareto-dominates, by the other contender's name.
+        contender Pareto-dominates, by the other contender's name; NaN where no run has any.
     covered
         The same with equal solutions counted: Zitzler's C-metric.
     over_bound
@@ -89,9 +90,10 @@ class Comparison:
     fields
         What tells contenders apart.
     objectives
-        Metrics compared on.
+        Metrics compared on, by case.
     boxes
-        Normalisation and reference point, by case; by contender where workloads are compared.
+        Normalisation and reference point, by case and contender: one for all contenders of a case,
+        or one for each where workloads are compared.
     standings
         By case in order of name, then by rank.
     tests
@@ -101,8 +103,8 @@ class Comparison:
     """
 
     fields: tuple[str, ...]
-    objectives: tuple[str, ...]
-    boxes: dict[str, Box]
+    objectives: dict[str, tuple[str, ...]]
+    boxes: dict[tuple[str, str], Box]
     standings: tuple[Standing, ...]
     tests: dict[str, tuple[PairTest, ...]]
     notes: tuple[str, ...] = ()
@@ -154,7 +156,7 @@ class Comparison:
             row |= {f"{name}_over_bound_median": v for name, v in standing.over_bound.items()}
             row |= {f"dominated_by {name}": v for name, v in standing.dominated.items()}
             row |= {f"covered_by {name}": v for name, v in standing.covered.items()}
-            box = self.boxes.get(standing.case) or self.boxes[standing.contender]
+            box = self.boxes[standing.case, standing.contender]
             row["reference_point"] = " ".join(f"{v:.9g}" for v in box.reference)
             row["hypervolume_rule"] = self.rule
             rows.append(row)
@@ -172,7 +174,7 @@ class Comparison:
                 "vargha_delaney_a12": test.a12,
                 "cliff_delta": test.cliff_delta,
                 "effect": test.size,
-                "verdict": test.verdict,
+                "verdict": self.verdict(test),
             }
             for case, tests in self.tests.items()
             for test in tests
@@ -182,8 +184,25 @@ class Comparison:
         """Return the box in which a run's hypervolume was measured."""
         for standing in self.standings:
             if run in standing.runs:
-                return self.boxes.get(standing.case) or self.boxes[standing.contender]
+                return self.boxes[standing.case, standing.contender]
         raise KeyError(run)
+
+    def verdict(self, test: PairTest) -> str:
+        """Return what can be concluded from the test of a pair.
+
+        A workload is not better than another one: searches on it come nearer to what is known.
+        """
+        told = test.verdict
+        if self.fields == ("workload",) and told.endswith(" is better"):
+            return told.removesuffix("is better") + "is reached more nearly"
+        return told
+
+    def objectives_in_words(self) -> str:
+        """Return the metrics compared on, by case where they differ."""
+        each = {case: ", ".join(names) for case, names in self.objectives.items()}
+        if len(set(each.values())) == 1:
+            return next(iter(each.values()))
+        return "; ".join(f"{case}: {names}" for case, names in each.items())
 
 
 def compare(
@@ -193,8 +212,8 @@ def compare(
 
     Runs that differ only in the seed are repetitions of one contender. Runs are only compared
     within a case: with ``by="engine"``, runs of the same problem, portfolio and workload. Where
-    workloads themselves are the contenders, each has a box of its own, so that a hypervolume is the
-    share of what all runs on that workload reached together.
+    workloads themselves are the contenders, each has a box of its own in each case, so that a
+    hypervolume is the share of what the case's runs on that workload reached together.
 
     Parameters
     ----------
@@ -204,39 +223,62 @@ def compare(
         What tells contenders apart, one of :data:`mohsearch.analysis.labels.BY` (default: all that
         varies but the workload).
     objectives
-        Metrics to compare on (default: all objectives of all runs).
+        Metrics to compare on (default: all objectives of all runs; of all runs of a case where
+        problems with different metrics are different cases).
 
     Raises
     ------
     UnknownNameError
         If ``by`` or an objective is unknown.
+    InputError
+        If runs of one case have no metrics in common.
     """
     fields = contender_fields(fronts, by)
     apart = case_fields(fronts, fields)
-    names = tuple(objectives or common_objectives(fronts))
     cases: dict[str, dict[str, list[Front]]] = {}
     for front in fronts:
         group = cases.setdefault(label(front.attrs, apart), {})
         group.setdefault(label(front.attrs, fields), []).append(front)
-    boxes: dict[str, Box] = {}
+    names = _objectives(fronts, cases, objectives)
+    boxes: dict[tuple[str, str], Box] = {}
     standings: list[Standing] = []
     tests: dict[str, tuple[PairTest, ...]] = {}
     for case in sorted(cases):
-        groups = cases[case]
-        if "workload" in fields:
-            for name in groups:
-                rivals = [f for g in cases.values() for f in g.get(name, ())]
-                boxes[name] = common_box([f.losses(names) for f in rivals])
-            parts = [_standings(case, {n: g}, names, boxes[n]) for n, g in groups.items()]
-            standings += _ranked([s for part in parts for s in part])
-        else:
-            boxes[case] = common_box([f.losses(names) for g in groups.values() for f in g])
-            standings += _standings(case, groups, names, boxes[case])
-        volumes = {s.contender: s.hypervolumes for s in standings if s.case == case}
-        tests[case] = compare_pairs(volumes)
+        found: list[Standing] = []
+        for part in _parts(cases[case], fields):
+            box = common_box([f.losses(names[case]) for g in part.values() for f in g])
+            boxes |= {(case, contender): box for contender in part}
+            found += _standings(case, part, names[case], box)
+        standings += _ranked(found)
+        tests[case] = compare_pairs({s.contender: s.hypervolumes for s in found})
+    notes = _notes(fields, fronts, standings, tests)
     return Comparison(
-        fields, names, boxes, tuple(standings), tests, _notes(fronts, standings, tests)
+        fields, {case: names[case] for case in tests}, boxes, tuple(standings), tests, notes
     )
+
+
+def _objectives(
+    fronts: Sequence[Front],
+    cases: Mapping[str, Mapping[str, Sequence[Front]]],
+    wanted: Sequence[str] | None,
+) -> dict[str, tuple[str, ...]]:
+    """Return the metrics to compare on by case: the same in all where all runs have them."""
+    if wanted:
+        return dict.fromkeys(cases, tuple(wanted))
+    together = {name for front in fronts for name in front.objectives}
+    if all(together <= set(front.values) for front in fronts):
+        return dict.fromkeys(cases, common_objectives(fronts))
+    return {
+        case: common_objectives([f for group in groups.values() for f in group])
+        for case, groups in cases.items()
+    }
+
+
+def _parts(groups: dict[str, list[Front]], fields: Sequence[str]) -> list[dict[str, list[Front]]]:
+    """Return the contenders of a case in parts that share a box: each workload by itself."""
+    if "workload" in fields:
+        return [{name: group} for name, group in groups.items()]
+    return [groups]
 
 
 def _ranked(standings: list[Standing]) -> list[Standing]:
@@ -266,7 +308,7 @@ def _standings(
                 igd_plus=float(np.median([igd_plus(p, target, box) for p in mine])),
                 epsilon=float(np.median([epsilon_additive(p, target, box) for p in mine])),
                 r2=float(np.median([r2(p, box) for p in mine])),
-                spread=float(np.median([spread(p, box) for p in mine])),
+                spread=_median_known([spread(p, box) for p in mine]),
                 dominated={n: _median_share(p, mine) for n, p in others.items()},
                 covered={n: _median_share(p, mine, weakly=True) for n, p in others.items()},
                 over_bound=_over_bound(group),
@@ -288,7 +330,13 @@ def _median_share(
     winners: Sequence[Losses], losers: Sequence[Losses], *, weakly: bool = False
 ) -> float:
     shares = [dominated_share(a, b, weakly=weakly) for a in winners for b in losers]
-    return float(np.median(shares))
+    return _median_known(shares)
+
+
+def _median_known(values: Sequence[float]) -> float:
+    """Return the median without NaN; NaN where nothing else is left."""
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.median(known)) if known else float("nan")
 
 
 def _over_bound(group: Sequence[Front]) -> dict[str, float]:
@@ -301,6 +349,7 @@ def _over_bound(group: Sequence[Front]) -> dict[str, float]:
 
 
 def _notes(
+    fields: Sequence[str],
     fronts: Sequence[Front],
     standings: Sequence[Standing],
     tests: dict[str, tuple[PairTest, ...]],
@@ -319,6 +368,16 @@ def _notes(
     if len(spent) > 1:
         notes.append(
             f"runs took between {spent[0]:,} and {spent[-1]:,} evaluations: compare their curves"
+        )
+    if without := sum(not len(front) for front in fronts):
+        notes.append(
+            f"{without} of {len(fronts)} runs found no solution that keeps the constraints: "
+            "hypervolume 0"
+        )
+    if "workload" in fields and any(len(s.runs) == 1 for s in standings):
+        notes.append(
+            "a workload with one run is measured by that run alone: its hypervolume tells the "
+            "shape of a front, not how far the search came"
         )
     states = {str(f.attrs.get("status", "complete")) for f in fronts}
     if states - {"complete"}:

@@ -21,11 +21,14 @@ def compared_curves(
     folders, patterns
         What was compared (see :func:`mohsearch.analysis.gather.gather`).
     """
-    contender = {run: s.contender for s in result.standings for run in s.runs}
-    histories = [h for h in gather_histories(folders, patterns) if h.front.run in contender]
-    boxes = {run: result.box_of(run) for run in contender}
-    found = curves(histories, objectives=result.objectives, boxes=boxes)
-    return [replace(curve, contender=contender[curve.run]) for curve in found]
+    standing = {run: s for s in result.standings for run in s.runs}
+    histories = [h for h in gather_histories(folders, patterns) if h.front.run in standing]
+    found: list[Curve] = []
+    for case in result.cases:
+        mine = [h for h in histories if standing[h.front.run].case == case]
+        boxes = {h.front.run: result.box_of(h.front.run) for h in mine}
+        found += curves(mine, objectives=result.objectives[case], boxes=boxes)
+    return [replace(curve, contender=standing[curve.run].contender) for curve in found]
 
 
 def curve_records(found: Sequence[Curve], result: Comparison) -> list[dict[str, object]]:

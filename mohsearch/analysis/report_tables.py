@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from statistics import median
 from typing import Any
 
@@ -25,7 +26,7 @@ def comparison_tables(found: Comparison) -> list[Table]:
                 [t.first, t.second, f"{t.p:.3g}", f"{t.p_holm:.3g}", f"{t.a12:.2f}"] for t in tests
             ]
             for row, t in zip(rows, tests, strict=True):
-                row += [t.size, t.verdict]
+                row += [t.size, found.verdict(t)]
             columns = ["first", "second", "p", "p (Holm)", "A", "effect", "conclusion"]
             title = f"{case}: tests of each pair" if case else "Tests of each pair"
             tables.append({"title": title, "columns": columns, "rows": rows})
@@ -35,7 +36,7 @@ def comparison_tables(found: Comparison) -> list[Table]:
 def _standings(found: Comparison, case: str) -> Table:
     standings = [s for s in found.standings if s.case == case]
     bounds = list(dict.fromkeys(name for s in standings for name in s.over_bound))
-    bounds = [name for name in bounds if name in found.objectives]
+    bounds = [name for name in bounds if name in found.objectives[case]]
     columns = ["rank", "/".join(found.fields), "runs", "hypervolume", "quartiles", "IGD+"]
     columns += ["epsilon", "R2", "spread", "CPU-s"]
     columns += [f"{short_name(name)} over bound" for name in bounds]
@@ -44,10 +45,14 @@ def _standings(found: Comparison, case: str) -> Table:
         low, middle, high = s.quartiles()
         row = [str(s.rank), s.contender, str(len(s.runs)), f"{middle:.4f}"]
         row += [f"{low:.4f} to {high:.4f}", f"{s.igd_plus:.4f}", f"{s.epsilon:.4f}"]
-        row += [f"{s.r2:.4f}", f"{s.spread:.3f}", f"{s.cpu_s:,.2f}" if s.cpu_s >= 0 else ""]
+        row += [f"{s.r2:.4f}", _known(s.spread), f"{s.cpu_s:,.2f}" if s.cpu_s >= 0 else ""]
         row += [excess_text(s.over_bound[n]) if n in s.over_bound else "" for n in bounds]
         rows.append(row)
     return {"title": case or "Standings", "columns": columns, "rows": rows}
+
+
+def _known(value: float) -> str:
+    return "-" if isnan(value) else f"{value:.3f}"
 
 
 def ablation_table(item: Ablation) -> Table:

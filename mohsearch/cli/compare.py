@@ -151,7 +151,7 @@ def _print(result: Comparison) -> None:
         p = result.friedman_p()
         tested = "" if math.isnan(p) else f" (Friedman test: p = {p:.3g})"
         click.echo(f"mean rank over {len(result.cases)} cases: {ranks}{tested}")
-    click.echo(f"compared on {', '.join(result.objectives)}")
+    click.echo(f"compared on {result.objectives_in_words()}")
     click.echo(f"hypervolume: {result.rule}")
     for note in result.notes:
         click.echo(f"note: {note}")
@@ -177,12 +177,12 @@ def _print_standings(result: Comparison, case: str) -> None:
             f"{standing.igd_plus:.4f}",
             f"{standing.epsilon:.4f}",
             f"{standing.r2:.4f}",
-            f"{standing.spread:.3f}",
+            "-" if math.isnan(standing.spread) else f"{standing.spread:.3f}",
             f"{standing.cpu_s:,.2f}" if standing.cpu_s >= 0 else "",
         ]
         for name in others:
             share = standing.dominated.get(name)
-            row.append("" if share is None else f"{share:.1%}")
+            row.append("" if share is None or math.isnan(share) else f"{share:.1%}")
         table.append(row)
     print_table(headers, table, title=case, numeric=[0, *range(2, fixed + len(others))])
 
@@ -210,7 +210,10 @@ def _print_tests(result: Comparison, case: str) -> None:
         return
     click.echo()
     table = [
-        [t.first, t.second, f"{t.p:.3g}", f"{t.p_holm:.3g}", f"{t.a12:.2f}", t.size, t.verdict]
+        [
+            *(t.first, t.second, f"{t.p:.3g}", f"{t.p_holm:.3g}", f"{t.a12:.2f}"),
+            *(t.size, result.verdict(t)),
+        ]
         for t in tests
     ]
     headers = ["first", "second", "p", "p (Holm)", "A", "effect", "conclusion"]

@@ -3,7 +3,8 @@ import pytest
 
 from mohsearch.analysis.compare import compare
 from mohsearch.analysis.convergence import bands, curves
-from mohsearch.analysis.indicators import hypervolume
+from mohsearch.analysis.fronts import Front, Metric
+from mohsearch.analysis.indicators import common_box, hypervolume
 from mohsearch.analysis.results import read_fronts, read_histories
 from mohsearch.core.errors import InputError, UnknownNameError
 from tests.analysis.synthetic_results import METRICS, run_groups, two_engines, write_results
@@ -28,7 +29,8 @@ def test_the_better_engine_ranks_first_over_seeds(study):
 def test_hypervolumes_of_a_comparison_are_those_of_the_fronts_in_its_box(study):
     fronts = read_fronts(study, designs=False)
     result = compare(fronts)
-    (box,) = result.boxes.values()
+    box, other = result.boxes.values()
+    assert box is other, "contenders of a case share their box"
     by_run = {front.run: hypervolume(front.losses(), box).value for front in fronts}
     for standing in result.standings:
         assert standing.hypervolumes == tuple(by_run[run] for run in standing.runs)
@@ -50,6 +52,74 @@ def test_contenders_are_only_compared_on_the_same_workload(tmp_path):
         ("mobile", "good", 1),
         ("mobile", "poor", 2),
     ]
+
+
+def front(points, metrics=("time", "area"), **attrs):
+    """A front of two metrics to minimise, shape (solutions, 2)."""
+    columns = np.asarray(points, dtype=float).reshape(-1, 2).T
+    return Front(
+        "-".join(str(value) for value in attrs.values()),
+        attrs,
+        tuple(Metric(name, "1", "min", name) for name in metrics),
+        dict(zip(metrics, columns, strict=True)),
+        metrics,
+    )
+
+
+def workloads_by_portfolio(seeds):
+    """Two workloads searched by two portfolios, one of which is far behind everywhere."""
+    return [
+        front(
+            scale * (1 + seed / 100) * np.array([(1.0, 4.0), (middle, middle), (4.0, 1.0)]),
+            workload=workload,
+            portfolio=portfolio,
+            seed=seed,
+        )
+        for workload, middle in (("mobile", 3.0), ("edge", 2.0))
+        for portfolio, scale in (("whole", 1.0), ("mapping-only", 100.0))
+        for seed in seeds
+    ]
+
+
+def test_workloads_as_contenders_are_measured_by_the_runs_of_their_own_case():
+    """In a box of all portfolios the one that is far behind reaches nothing at all."""
+    fronts = workloads_by_portfolio(seeds=(0, 1))
+    result = compare(fronts, "workload")
+    assert result.cases == ("mapping-only", "whole")
+    assert len({id(box) for box in result.boxes.values()}) == 4
+    for standing in result.standings:
+        mine = [f for f in fronts if f.run in standing.runs]
+        box = common_box([f.losses() for f in mine])
+        assert standing.hypervolumes == tuple(hypervolume(f.losses(), box).value for f in mine)
+        assert min(standing.hypervolumes) > 0.2
+    assert {s.hypervolumes for s in compare(fronts, "portfolio").standings[1::2]} == {(0.0, 0.0)}
+
+
+def test_no_workload_is_called_better_than_another():
+    fronts = [f for f in workloads_by_portfolio(range(1, 5)) if f.attrs["portfolio"] == "whole"]
+    result = compare(fronts, "workload")
+    (test,) = result.tests[""]
+    assert test.verdict == "edge is better"
+    assert result.verdict(test) == "edge is reached more nearly"
+    alone = compare(fronts[::4], "workload")
+    assert any("a workload with one run" in note for note in alone.notes)
+
+
+def test_problems_with_different_metrics_are_cases_with_objectives_of_their_own():
+    fronts = [
+        front(points, (metric, "area"), problem=problem, workload=problem, engine=engine)
+        for problem, metric in (("chips", "interval"), ("trains", "time"))
+        for engine, points in (("good", [(1, 2), (2, 1)]), ("poor", [(3, 4), (4, 3)]), ("none", []))
+    ]
+    result = compare(fronts, "engine")
+    assert result.objectives == {"chips": ("interval", "area"), "trains": ("time", "area")}
+    assert [s.contender for s in result.standings][::3] == ["good", "good"]
+    none = [s for s in result.standings if s.contender == "none"]
+    assert [s.hypervolumes for s in none] == [(0.0,), (0.0,)]
+    assert "2 of 6 runs found no solution" in " ".join(result.notes)
+    assert "trains: time, area" in result.objectives_in_words()
+    with pytest.raises(UnknownNameError, match="unknown metric 'interval'"):
+        compare(fronts, "engine", ["interval"])
 
 
 def test_an_unknown_field_is_answered_with_those_that_exist(study):
