@@ -277,7 +277,9 @@ def _position(values: NDArray[np.float64], axis: _Axis) -> NDArray[np.float64]:
 
 def _range_text(axis: _Axis, box: Box, column: int) -> str:
     ends = [side[column] * axis.metric.sign for side in (box.ideal, box.nadir)]
-    low, high = (axis.scale.text(float(10**e if axis.log else e), 3) for e in ends)
+    # Twelve digits: a count stays whole through its logarithm.
+    ends = [float(f"{10**e:.12g}") if axis.log else float(e) for e in ends]
+    low, high = (axis.scale.text(e, 3) for e in ends)
     name = short_name(axis.metric.name)
     return f"{name}\n{low} to {high} {axis.scale.unit}".rstrip()
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them: one scale per column, SI prefixes, names without unit suffixes."""
+"""Numbers as people read them: one scale per column, prefixes, names without unit suffixes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 _PREFIXES = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
-_PREFIXED = {"s": ("s", 0), "J": ("J", 0), "W": ("W", 0), "Hz": ("Hz", 0), "pJ": ("J", -12)}
+_PREFIXED = {
+    "s": ("s", 0),
+    "J": ("J", 0),
+    "W": ("W", 0),
+    "Hz": ("Hz", 0),
+    "pJ": ("J", -12),
+    "bytes/s": ("B/s", 0),
+    "B/s": ("B/s", 0),
+}
+_BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+_BYTES = frozenset({"B", "byte", "bytes"})
 _SPELLED = {
     "1": "",
     "": "",
@@ -19,8 +29,8 @@ _SPELLED = {
     "um2": "µm²",
     "J*s": "J·s",
     "J s": "J·s",
-    "bytes": "B",
     "byte": "B",
+    "bytes": "B",
 }
 UNIT_OF_SUFFIX = {
     "_bytes_per_s": "bytes/s",
@@ -81,15 +91,21 @@ class Scale:
 def scale_for(values: ArrayLike, unit: str) -> Scale:
     """Return the scale that makes the largest of ``values`` a number between 1 and 1000.
 
-    Units without SI prefixes (areas, counts) are left as they are.
+    Sizes in bytes get binary prefixes, rates decimal ones; units without prefixes (areas, counts)
+    are left as they are.
 
     Examples
     --------
     >>> scale_for([0.0123, 0.002], "s")
     Scale(factor=1000.0, unit='ms')
+    >>> scale_for([2**35], "bytes").quantity(2**35)
+    '32.00 GiB'
     """
     finite = np.abs(np.asarray(values, dtype=float))
     finite = finite[np.isfinite(finite) & (finite > 0)]
+    if unit in _BYTES and finite.size:
+        power = min(max(math.frexp(finite.max())[1] - 1, 0) // 10, len(_BINARY_PREFIXES) - 1)
+        return Scale(2.0 ** (-10 * power), _BINARY_PREFIXES[power] + "B")
     if unit not in _PREFIXED or not finite.size:
         return Scale(1.0, _SPELLED.get(unit, unit))
     base, exponent = _PREFIXED[unit]
