@@ -1,11 +1,13 @@
 """The documentation's examples run, its studies can be planned, its links lead somewhere."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from mohsearch.study.plan import load_study, plan_study
+from tests.command_line import run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(
@@ -68,7 +70,7 @@ def test_the_yaml_of_the_guide_is_understood_as_written(tmp_path, monkeypatch):
     from mohsearch.core.catalog import Catalog
     from mohsearch.workloads.zoo import load_application
 
-    network, application = blocks("guide/extend.md", "yaml")
+    network, application, *_ = blocks("guide/extend.md", "yaml")
     folder = tmp_path / "problems" / "workloads"
     for kind, name, text in (
         ("networks", "two_layers", network),
@@ -79,3 +81,28 @@ def test_the_yaml_of_the_guide_is_understood_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     loaded = load_application("both", Catalog.around())
     assert len(loaded.networks) == 3
+
+
+def test_the_package_of_the_guide_runs_as_its_study_says(tmp_path, monkeypatch):
+    _, _, shelf, study = blocks("guide/extend.md", "yaml")
+    (entry_points,) = blocks("guide/extend.md", "ini")
+    metadata = "Metadata-Version: 2.1\nName: my-tiles\nVersion: 1.0\n"
+    for name, text in {
+        "site/my_tiles.py": "\n".join(blocks("guide/extend.md")),
+        "site/my_tiles-1.0.dist-info/METADATA": metadata,
+        "site/my_tiles-1.0.dist-info/entry_points.txt": entry_points,
+        "operators/tiles.yaml": shelf,
+        "studies/tiles.yaml": study,
+        "tiles.json": "[[64, 32], [1, 1]]",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    run("study", "run", "tiles", "--workers", 1, "--output", "out")
+    front = json.loads(run("front", "export", "out", "--format", "json").stdout)
+    assert len(front["runs"]) == 4
+    moved = run("evaluate", "tile-words", "tiles.json", "--format", "csv").stdout.splitlines()
+    assert moved == ["rows,columns,moved_words", "64,32,12288", "1,1,524288"]
+    assert "A JSON list of tiles, each [rows, columns]." in run("evaluate", "--list").stdout
