@@ -273,6 +273,7 @@ def import_(
 
     Weights are not needed. The card holds one row per layer and can be edited by hand.
     """
+    from mohsearch.analysis.quantities import count_text
     from mohsearch.core.errors import InputError
     from mohsearch.workloads.graph import OpGraph
     from mohsearch.workloads.zoo import NETWORKS, SHELF, load_network, save_network
@@ -282,6 +283,8 @@ def import_(
     if not file.is_file():
         raise InputError("no such file", source=file)
     graph = load_network(str(file.resolve()), dims=dims, vector_ops=vector_ops)
+    if not graph.mapped_ops:
+        raise InputError("no layer in it multiplies (convolution, matrix product)", source=file)
     label = name or file.stem
     target = output or Path(SHELF) / NETWORKS / f"{label}.yaml"
     if target.suffix != ".yaml":
@@ -295,6 +298,7 @@ def import_(
     again = load_network(str(target.resolve()))
     if again.unique_shapes() != graph.unique_shapes() or again.macs != graph.macs:
         raise RuntimeError(f"{target} does not read back as the imported network")
-    say(f"wrote {target}: {len(graph.mapped_ops)} layers, {_count(graph.macs)} MACs")
+    layers = count_text(len(graph.mapped_ops), "layer")
+    say(f"wrote {target}: {layers}, {_count(graph.macs)} MACs")
     reference = target if output is not None else label
     say(f"Next: mohsearch workload show {reference}")

@@ -135,8 +135,22 @@ def test_an_onnx_model_is_imported_with_its_symbolic_dimension_fixed(tmp_path, m
     onnx.save(helper.make_model(graph, opset_imports=opset), tmp_path / "net.onnx")
     result = run("workload", "import", "net.onnx", code=2)
     assert "batch" in result.stderr
-    run("workload", "import", "net.onnx", "--dim", "batch=2", "-o", "net.yaml")
+    done = run("workload", "import", "net.onnx", "--dim", "batch=2", "-o", "net.yaml")
+    assert "wrote net.yaml: 1 layer, " in done.stderr
     assert load_network("net.yaml").macs == 2 * 4 * 3 * 9 * 64
+
+
+def test_a_model_without_a_layer_is_refused_and_leaves_no_card(tmp_path, monkeypatch):
+    onnx = pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    helper = onnx.helper
+    ends = [helper.make_tensor_value_info(name, 1, [2, 3]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", ends[:1], ends[1:])
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset), tmp_path / "relu.onnx")
+    refused = run("workload", "import", "relu.onnx", "-o", "relu.yaml", code=2)
+    assert "relu.onnx: no layer in it multiplies" in refused.stderr
+    assert not (tmp_path / "relu.yaml").exists()
 
 
 def test_an_onnx_model_with_an_op_of_its_own_is_shown_on_request(tmp_path, monkeypatch):
