@@ -55,6 +55,8 @@ def describe_other(name: str, catalog: Catalog, taken: Sequence[str]) -> dict[st
     if name in taken:
         return None
     found = names_by_shelf(catalog)
+    if name not in found["graphs"] and _is_model(name):
+        raise InputError(f"{name} is a model to train; show it with --training")
     if name in found["graphs"] or name.endswith((".json", ".json.gz")):
         return _graph_facts(name, catalog)
     if name in found["iterations"]:
@@ -64,6 +66,16 @@ def describe_other(name: str, catalog: Catalog, taken: Sequence[str]) -> dict[st
     if name in list_models(catalog):
         raise InputError(f"{name} is a model to train; show it with --training")
     return None
+
+
+def _is_model(name: str) -> bool:
+    """Whether a name is that of a Hugging Face configuration file."""
+    from mohsearch.core.cards import read_json
+
+    if not name.endswith(".json") or not Path(name).is_file():
+        return False
+    content = read_json(Path(name))
+    return isinstance(content, dict) and "model_type" in content
 
 
 def _graph_facts(name: str, catalog: Catalog) -> dict[str, Any]:

@@ -74,3 +74,12 @@ def test_the_list_names_the_models_to_train() -> None:
     assert "174.6 G" in text
     models = json.loads(run("workload", "list", "--json").output)["models"]
     assert {"gpt3-175b", "t5-base", "mixtral-8x7b"} <= {model["name"] for model in models}
+
+
+def test_a_configuration_file_without_the_option_is_answered_by_it(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama"}')
+    shown = run("workload", "show", path, code=2)
+    assert "is a model to train; show it with --training" in shown.stderr
+    path.write_text("[]")
+    assert "--training" not in run("workload", "show", path, code=2).stderr
