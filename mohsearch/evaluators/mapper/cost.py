@@ -156,15 +156,11 @@ def mapping_cost(
     levels = tuple(
         _level_cost(architecture, counts, index, size) for index, size in enumerate(sizes_words)
     )
-    times = {"compute": counts.compute_cycles}
-    for level in levels:
-        times[f"{level.name} read"] = level.read_cycles
-        times[f"{level.name} write"] = level.write_cycles
-    bottleneck = max(times, key=lambda name: times[name])
+    cycles, bottleneck = _slowest(counts.compute_cycles, levels)
     mac_energy = architecture.mac_energy_pj * counts.macs
     network = network_energy_pj(architecture, counts)
     return MappingCost(
-        cycles=times[bottleneck],
+        cycles=cycles,
         compute_cycles=counts.compute_cycles,
         bottleneck=bottleneck,
         energy_pj=sum(level.energy_pj for level in levels) + mac_energy + network,
@@ -176,6 +172,16 @@ def mapping_cost(
         mac_instances=mapping.macs_used,
         levels=levels,
     )
+
+
+def _slowest(compute_cycles: int, levels: Sequence[LevelCost]) -> tuple[int, str]:
+    """Return the cycles and the name of what takes longest; they all overlap."""
+    times = {"compute": compute_cycles}
+    for level in levels:
+        times[f"{level.name} read"] = level.read_cycles
+        times[f"{level.name} write"] = level.write_cycles
+    bottleneck = max(times, key=lambda name: times[name])
+    return times[bottleneck], bottleneck
 
 
 def row_accesses(counts: NestCounts, level: int, words_per_access: int) -> tuple[int, int]:
