@@ -71,19 +71,37 @@ class ScheduleCase(Card):
 
 
 def evaluate(path: Path) -> EvaluationReport:
-    """Schedule the cases of a JSON file: one case, a list of cases, or ``{"cases": [...]}``.
+    """Schedule layers of given cycles and traffic on the instances of a package.
 
-    A case holds ``instances`` (``id``, optionally ``interface``), ``layers`` (``name``,
-    ``instance``, ``cycles``, ``memory_bytes``, optionally ``predecessors``), and optionally ``id``
-    (default: its number), ``order``, ``clock_ghz``, ``sharing``, and
-    ``interface_bandwidth_gb_per_s``, ``link_bandwidth_gb_per_s``, ``system_bandwidth_gb_per_s``
-    (:class:`ScheduleCase`). Rows have start, end and stall of every layer; the document has them by
-    case id, with the traffic of each interface.
+    Parameters
+    ----------
+    path
+        JSON: one case, a list of cases, or ``{"cases": [...]}``. A case holds ``instances``
+        (``id``, optionally ``interface``), ``layers`` (``name``, ``instance``, ``cycles``,
+        ``memory_bytes``, optionally ``predecessors``), and optionally ``id`` (default: its
+        number), ``order``, ``clock_ghz``, ``sharing``, ``interface_bandwidth_gb_per_s``,
+        ``link_bandwidth_gb_per_s`` and ``system_bandwidth_gb_per_s`` (:class:`ScheduleCase`).
+
+    Returns
+    -------
+    EvaluationReport
+        Start, end and stall of every layer in seconds; the document has them by case id, with the
+        traffic of each interface.
 
     Raises
     ------
     InputError
         If the file is not JSON, or a case is wrong; the message holds the field path.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> layer = {"name": "conv", "instance": "a", "cycles": 1000, "memory_bytes": 0}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "case.json"
+    ...     _ = file.write_text(json.dumps({"instances": [{"id": "a"}], "layers": [layer]}))
+    ...     print(evaluate(file).rows[0]["end_s"])
+    1e-06
     """
     data = read_json(path)
     entries = data.get("cases", [data]) if isinstance(data, dict) else data

@@ -66,6 +66,11 @@ def evaluate(path: Path) -> EvaluationReport:
         A YAML or JSON file as ``mohsearch front export --solution N --as yaml`` writes it: problem,
         options, workload and genome, and the metrics to compare with.
 
+    Returns
+    -------
+    EvaluationReport
+        Every metric with its unit, and how far it is from what the file says the search found.
+
     Raises
     ------
     InputError
