@@ -184,7 +184,7 @@ def _plane(axes: Axes, x: _Axis, y: _Axis, series: Sequence[_Series]) -> None:
             **look,
         )
         line = np.flatnonzero(best)[np.argsort(xs[best], kind="stable")]
-        steps = "steps-post" if x.metric.sign == y.metric.sign == 1 else "default"
+        steps = "steps-post" if x.metric.sign == 1 else "steps-pre"  # what the points dominate
         axes.plot(
             xs[line],
             ys[line],

@@ -128,3 +128,19 @@ def test_drawing_leaves_matplotlib_settings_alone(study):
     plot_front(read_fronts(study, designs=False))
     plot_gantt(design(np.random.default_rng(5)))
     assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("senses", [("min", "min"), ("min", "max"), ("max", "min"), ("max", "max")])
+def test_the_line_of_a_front_bounds_what_its_points_dominate(senses):
+    from matplotlib.cbook import STEP_LOOKUP_MAP
+
+    metrics = tuple(Metric(n, "1", s, n) for n, s in zip("ab", senses, strict=True))
+    signs = np.array([m.sign for m in metrics])
+    losses = np.array([[1.0, 4.0], [2.0, 2.0], [5.0, 1.0]])
+    values = dict(zip("ab", (10 + losses * signs).T, strict=True))
+    (axes,) = plot_front([Front("r", {}, metrics, values, ("a", "b"))], log=False).axes
+    line = next(drawn for drawn in axes.lines if len(drawn.get_xdata()) == 3)
+    corners = np.transpose(STEP_LOOKUP_MAP[line.get_drawstyle()](*line.get_data()))
+    corners = (corners[:, ::-1] - 10) * signs  # the first objective is drawn upwards
+    assert len(corners) == 5
+    assert all((losses <= corner).all(axis=1).any() for corner in corners)
