@@ -79,7 +79,9 @@ class BalancedDesigns(Sampling):  # type: ignore[misc]
         for part in space.classes:
             noise = random_state.normal(0.0, self.spread, (n_samples, len(part.genes)))
             share = space.known[part.genes] * np.exp(noise)
-            X[:, part.genes] = part.total * share / share.sum(axis=1, keepdims=True)
+            whole = share.sum(axis=1, keepdims=True)
+            even = np.full_like(share, part.total / len(part.genes))
+            X[:, part.genes] = np.divide(part.total * share, whole, out=even, where=whole > 0.0)
         return space.repair(X)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from mohsearch.evaluators.crossflow.design_space import (
     WHOLE,
     DeepflowSpace,
 )
-from mohsearch.evaluators.crossflow.evaluate import Gemm, Lstm
+from mohsearch.evaluators.crossflow.evaluate import Gemm, Lstm, shared_row
 from mohsearch.evaluators.crossflow.layout import (
     A_AREA,
     A_CHIP_AREA,
@@ -52,7 +53,8 @@ from mohsearch.evaluators.crossflow.layout import (
     K_FLOPS,
     FloatArray,
 )
-from mohsearch.evaluators.crossflow.reasons import MEMORY_OVERFLOW, OK, OVER_BUDGET
+from mohsearch.evaluators.crossflow.placement import candidates
+from mohsearch.evaluators.crossflow.reasons import MEMORY_OVERFLOW, NO_WAFER, OK, OVER_BUDGET
 from mohsearch.evaluators.crossflow.transformer import Transformer
 from mohsearch.problems.base import Box, ProblemCard, SearchProblem
 from mohsearch.problems.deepflow_authors import evaluate_in_authors_layouts
@@ -66,6 +68,15 @@ NO_TIME_S = 1e9
 NO_ENERGY_J = 1e18
 NO_POWER_W = 1e9
 NO_COST_USD = 1e12
+MOST_PLACED = 2**16
+"""Most devices whose placements are searched: a strategy then takes about five seconds."""
+
+MOST_PLACEMENTS = 2**22
+"""Most devices times strategies, likewise."""
+
+RUNS = (OK, MEMORY_OVERFLOW, OVER_BUDGET)
+"""Reasons of designs that have a time."""
+
 COSTS = ("cost_usd", "system_cost_usd")
 """What a design that cannot run reports (its constraint ``missing_parts`` is 1), and what one costs
 whose memory has no known price (cost is refused as an objective then)."""
@@ -116,6 +127,8 @@ class DeepflowProblem(SearchProblem):
         self.space: DeepflowSpace = setup.space
         self.technologies: tuple[Technology, ...] = setup.technologies
         self.point_options: PointOptions = setup.point_options()
+        if self.point_options.place is None:
+            _check_placements(setup.options.devices, len(self.space.strategies))
         card = card or load_card()
         unpriced = [t.name for t in self.technologies if math.isnan(t.stack_usd)]
         if unpriced and set(objectives or card.objectives) & set(COSTS):
@@ -137,7 +150,11 @@ class DeepflowProblem(SearchProblem):
             allocation=np.tile(self.setup.allocation, (count, 1)),
             strategy=self.space.codes,
         )
-        return evaluate_points(points, self.workload, self.point_options).memory_bytes
+        opt = self.point_options
+        if opt.place is None:  # any will do, and the best is costly to find
+            (alone, *_) = candidates((1, 1, 1, 1), opt.nodes_per_package, opt.inter, opt.intra)
+            opt = replace(opt, place=shared_row(1, opt.nodes_per_package, alone))
+        return evaluate_points(points, self.workload, opt).memory_bytes
 
     def points(self, X: NDArray[Any]) -> DesignPoints:
         """Return what the evaluator takes for genomes X (n, n_var).
@@ -165,10 +182,13 @@ class DeepflowProblem(SearchProblem):
         )
 
     def evaluated(self, points: DesignPoints) -> PointMetrics:
-        """Return all that the evaluator says about some points."""
+        """Return all that the evaluator says about some points; no price is a reason too."""
         if self.options.compat == "deepflow" and self.point_options.place is None:
-            return evaluate_in_authors_layouts(points, self.workload, self.point_options)
-        return evaluate_points(points, self.workload, self.point_options)
+            found = evaluate_in_authors_layouts(points, self.workload, self.point_options)
+        else:
+            found = evaluate_points(points, self.workload, self.point_options)
+        unbuilt = np.isinf(found.cost_usd) & np.isin(found.reason, RUNS)
+        return replace(found, reason=np.where(unbuilt, NO_WAFER, found.reason))
 
     def _chip_area(
         self, X: FloatArray, which: NDArray[np.int64], strategy: NDArray[np.int64]
@@ -193,7 +213,7 @@ class DeepflowProblem(SearchProblem):
         """
         points = self.points(X)
         found = self.evaluated(points)
-        runs = np.isin(found.reason, (OK, MEMORY_OVERFLOW, OVER_BUDGET)) & (found.time_s < math.inf)
+        runs = np.isin(found.reason, RUNS) & (found.time_s < math.inf)
         values = {
             "time_s": np.where(runs, found.time_s, NO_TIME_S),
             "throughput_per_s": np.where(runs, found.throughput_per_s, 0.0),
@@ -207,7 +227,7 @@ class DeepflowProblem(SearchProblem):
         ):  # fmt: skip
             values[name] = np.asarray(getattr(found, name), dtype=np.float64)
         for name in COSTS:
-            values[name] = np.where(np.isnan(values[name]), NO_COST_USD, values[name])
+            values[name] = np.where(np.isfinite(values[name]), values[name], NO_COST_USD)
         values |= self._constraints(np.atleast_2d(np.asarray(X, float)), found, runs)
         return values
 
@@ -300,6 +320,17 @@ class DeepflowProblem(SearchProblem):
     def box(self) -> Box:
         """Return logits of the fractions, logarithms of the budgets, and the whole numbers."""
         return independent_variables(self.space)
+
+
+def _check_placements(devices: int, strategies: int) -> None:
+    """Refuse systems whose placements take too long to find."""
+    if devices > MOST_PLACED or devices * strategies > MOST_PLACEMENTS:
+        raise InputError(
+            f"{strategies:,} strategies on {devices:,} devices are too many to find their best "
+            f"placements (at most {MOST_PLACED:,} devices and {MOST_PLACEMENTS:,} together): name "
+            "fewer strategies, or give inter_derate or intra_derate",
+            field="devices",
+        )
 
 
 def _check(X: FloatArray, space: DeepflowSpace) -> None:

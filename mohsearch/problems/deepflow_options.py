@@ -49,7 +49,7 @@ class DeepflowOptions(Card):
     )
     devices: int = Field(default=8, ge=1, le=2**20, description="Accelerators of the whole system.")
     nodes_per_package: int = Field(
-        default=1, ge=1, description="Accelerators in one package, linked inside it."
+        default=1, ge=1, le=4096, description="Accelerators in one package, linked inside it."
     )
     inter_topology: Topology = Field(
         default="switch", description="Network between packages: chain is the authors' program's."
@@ -144,7 +144,10 @@ class DeepflowOptions(Card):
         description="Memory that element-wise kernels are charged to; as `compat` by default.",
     )
     tile_candidates: int = Field(
-        default=20, ge=2, description="Random tiles per level under `compat: deepflow`."
+        default=20,
+        ge=2,
+        le=100_000,
+        description="Random tiles per level under `compat: deepflow`.",
     )
     choose_bundles: bool = Field(
         default=True,

@@ -15,6 +15,7 @@ from mohsearch.core.catalog import Catalog
 from mohsearch.core.digest import content_digest
 from mohsearch.core.errors import InputError
 from mohsearch.evaluators.training_architecture import Architectures, default_technology
+from mohsearch.evaluators.training_bridge import WorkloadCosts
 from mohsearch.evaluators.training_grid import (
     ARCHITECTURE,
     HBM,
@@ -122,6 +123,9 @@ class PhazeProblem(SearchProblem):
         )
         search = TrainingSearch(model, self.cluster, expert)
         search.model.chain(options.microbatches[0], options.recompute[0])  # refuses early
+        largest = model.workload(max(options.microbatches), min(widths), "none")
+        one = self.grid.architectures(np.zeros((1, ARCHITECTURE.stop), dtype=np.int64))
+        WorkloadCosts.build(largest, one, model.cost)  # refuses counts beyond 64 bits
         return search
 
     def metrics(self, X: NDArray[Any]) -> dict[str, NDArray[np.float64]]:

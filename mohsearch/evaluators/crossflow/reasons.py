@@ -14,6 +14,7 @@ INDIVISIBLE = 8
 MEMORY_OVERFLOW = 9
 OVER_BUDGET = 10
 UNSUPPORTED_PIPELINE = 11
+NO_WAFER = 12
 
 REASONS: dict[int, str] = {
     OK: "feasible",
@@ -28,4 +29,5 @@ REASONS: dict[int, str] = {
     MEMORY_OVERFLOW: "a device needs more main memory than it has",
     OVER_BUDGET: "the fractions of area, power or perimeter sum to more than one",
     UNSUPPORTED_PIPELINE: "pipelines have 1 or at least 4 stages",
+    NO_WAFER: "its die or package fits no wafer, so that it has no price",
 }

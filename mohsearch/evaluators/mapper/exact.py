@@ -39,6 +39,8 @@ from mohsearch.evaluators.mapper.translate import (
 from mohsearch.hardware.architecture import Architecture
 from mohsearch.workloads.layer import LayerShape
 
+MOST_CYCLES = 2.0**62
+
 _KIND = {"pareto": PARETO, "edp": EDP, "energy": ENERGY, "cycles": CYCLES}
 
 
@@ -257,6 +259,11 @@ class _Search:
         }
         self._size(columns["size_words"])
         objectives = front["objectives"][rows]
+        if not (objectives[:, 0] < MOST_CYCLES).all():
+            raise InputError(
+                f"a layer takes more than 2**62 cycles on {self.architecture.name}: "
+                "its memory bandwidth is too small"
+            )
         return MappingFront(
             architecture=self.architecture.name,
             layer=self.layer,
