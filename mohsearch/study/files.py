@@ -40,6 +40,10 @@ class OutputFolder:
         """Return the file with the digests of one run's files."""
         return self.manifests / f"{run_id}.json"
 
+    def search_name(self, run_id: str) -> Path:
+        """Return the file with the name that a run has in a shared storage."""
+        return self.manifests / f"{run_id}.storage.json"
+
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file so that a reader sees the old content or the new, never a part."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,17 @@ from mohsearch.study.card import damaged_card
 from mohsearch.study.failure_log import FailureLog, read_failures
 from mohsearch.study.files import OutputFolder, holder
 from mohsearch.study.integrity import DamagedRunError, DamagedStudyError, damage
-from mohsearch.study.plan import plan_study
+from mohsearch.study.plan import Study, plan_study
 from mohsearch.study.run import stored_study
+from mohsearch.study.shared import storage_state_of
 from mohsearch.study.store import run_attributes
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+LOOKS, LOOK_S = 5, 0.1
+"""How often to look at a storage where no process is at a trial: it may be between two."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,8 @@ class RunStatus:
     ----------
     status
         ``pending``, ``running``, ``interrupted`` (begun, and no process is at it), ``complete``,
-        ``failed`` or ``damaged``.
+        ``failed`` or ``damaged``. On a shared storage also ``searched`` (all trials are there, no
+        process has written them into this folder) and ``unknown`` (it does not answer).
     generation, generations
         Complete generations and the most there can be.
     evaluations
@@ -46,6 +53,9 @@ class RunStatus:
         Seconds to the end of the budget at this rate; None unless a process is at it.
     memory_bytes
         Memory of the process that carries it out now, or its peak where it is complete.
+    trials
+        On a shared storage: how many are ``complete``, ``running``, ``waiting`` and ``failed``, and
+        ``processes`` that work on one now, on whatever machine.
     """
 
     run_id: str
@@ -57,6 +67,7 @@ class RunStatus:
     evaluations_per_s: float | None = None
     remaining_s: float | None = None
     memory_bytes: int | None = None
+    trials: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,20 +95,56 @@ def status(output: str | Path) -> StudyStatus:
     """
     folder = OutputFolder(output)
     study = stored_study(folder)
-    runs = tuple(
-        _run_status(folder, run.id, study.spec.budget.generations) for run in plan_study(study).runs
-    )
+    runs = tuple(_run_status(folder, run.id, study) for run in plan_study(study).runs)
     return StudyStatus(study.spec.name, study.spec.title, folder.root, runs)
 
 
-def _run_status(folder: OutputFolder, run_id: str, most: int) -> RunStatus:
+def _shared_status(folder: OutputFolder, run_id: str, study: Study) -> RunStatus:
+    """Return the state of a run that is not written yet, as its shared storage has it."""
+    budget = study.spec.budget
+    total = budget.population * budget.generations
+    try:
+        for _ in range(LOOKS):
+            found = storage_state_of(study, folder, run_id)
+            if found is None or found.processes or found.complete >= total:
+                break
+            time.sleep(LOOK_S)
+    except InputError as error:
+        return RunStatus(run_id, "unknown", 0, budget.generations, 0, str(error))
+    if found is None:
+        return RunStatus(run_id, "pending", 0, budget.generations, 0)
+    state = "running" if found.processes else "interrupted"
+    if found.complete >= total:
+        state = "searched"
+    trials = {
+        name: getattr(found, name)
+        for name in ("complete", "running", "waiting", "failed", "processes")
+    }
+    rate, left = found.evaluations_per_s, max(0, total - found.complete)
+    return RunStatus(
+        run_id,
+        state,
+        min(found.complete // budget.population, budget.generations),
+        budget.generations,
+        found.complete,
+        ", ".join(f"{count:,} {name}" for name, count in trials.items()),
+        evaluations_per_s=rate,
+        remaining_s=left / rate if rate and state == "running" else None,
+        trials=trials,
+    )
+
+
+def _run_status(folder: OutputFolder, run_id: str, study: Study) -> RunStatus:
     import zarr
 
+    most = study.spec.budget.generations
     path = folder.run(run_id)
     broken = damage(folder, run_id, thorough=False)
     if broken is not None:
         return RunStatus(run_id, "damaged", 0, most, 0, broken)
     attributes = run_attributes(path)
+    if study.spec.storage is not None and attributes.get("status") != "complete":
+        return _shared_status(folder, run_id, study)
     if not attributes:
         return RunStatus(run_id, "pending", 0, most, 0)
     generation = evaluations = 0

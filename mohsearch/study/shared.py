@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mohsearch.core.cards import read_json
 from mohsearch.core.digest import content_digest
 from mohsearch.core.errors import InputError
 from mohsearch.engines.driver import Generation, Search
@@ -19,9 +20,13 @@ from mohsearch.study.evaluation import Workers
 from mohsearch.study.events import Progress, StudyEvent
 from mohsearch.study.failure_log import log_failures, logged
 from mohsearch.study.failures import Metrics, going_on
-from mohsearch.study.files import OutputFolder
+from mohsearch.study.files import OutputFolder, write_json
+from mohsearch.study.integrity import is_sealed, sealed
 from mohsearch.study.objects import build_search
 from mohsearch.study.plan import PlannedRun, Study
+
+if TYPE_CHECKING:
+    from mohsearch.engines.optuna_state import StorageState
 
 
 class SharedRun:
@@ -55,11 +60,13 @@ class SharedRun:
         self._problem, self._workers = problem, workers
         search = build_search(study, run, problem)
         self._storage = _open(entry.url, folder.journal, entry.heartbeat_s)
+        name = study_name(run, problem)
+        write_json(folder.search_name(run.id), sealed({"name": name}))
         self._shared = SharedSearch(
             search.engine,  # type: ignore[arg-type]  # the plan allows no other engine
             search.archive,
             self._storage,
-            study_name(run, problem),
+            name,
             search.budget.evaluations,
         )
 
@@ -123,6 +130,30 @@ class SharedRun:
         missing = [f for f in self._shared.failures() if (json.dumps(f[0]), f[1]) not in before]
         if missing:
             log_failures(path, run_id, missing)
+
+
+def storage_state_of(study: Study, folder: OutputFolder, run_id: str) -> StorageState | None:
+    """Return what the storage holds of a run that this folder has taken part in.
+
+    None where it has not, or where the storage has nothing of it.
+
+    Raises
+    ------
+    InputError
+        If the storage cannot be read, or does not answer at once.
+    """
+    from mohsearch.engines.optuna_state import storage_state
+
+    entry = study.spec.storage
+    try:
+        noted = read_json(folder.search_name(run_id))
+    except InputError:
+        return None
+    if entry is None or not isinstance(noted, dict) or not is_sealed(noted):
+        return None
+    return storage_state(
+        entry.url, str(noted["name"]), journal=folder.journal, heartbeat_s=entry.heartbeat_s
+    )
 
 
 def study_name(run: PlannedRun, problem: SearchProblem) -> str:
