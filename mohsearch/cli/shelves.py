@@ -50,13 +50,15 @@ def show_template(name: str, variant: str | None, as_json: bool) -> None:
     """Show a template: its levels from memory inwards, sizes, bandwidths, rules for mappings."""
     from mohsearch.core.catalog import Catalog
     from mohsearch.core.errors import UnknownNameError
-    from mohsearch.hardware.templates import read_template
+    from mohsearch.hardware.templates import load_template, read_template
 
-    card = read_template(name, Catalog.around())
+    catalog = Catalog.around()
+    card = read_template(name, catalog)
     chosen = variant or card.default
     if chosen not in card.variants:
         raise UnknownNameError(f"variant of template {card.name!r}:", chosen, card.variants)
     figures = card.variants[chosen]
+    load_template(name, chosen, catalog=catalog)  # refuses what no search could use
     if as_json:
         click.echo(to_json(card.model_dump(mode="json")))
         return

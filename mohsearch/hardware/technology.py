@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -212,8 +213,14 @@ def _decoder_size(depth: ArrayLike) -> FloatArray:
     return np.asarray(rows * np.ceil(np.log2(rows)) / 32)
 
 
-def load_technology(name: str, catalog: Catalog | None = None) -> TechnologyCard:
-    """Load a technology card by name.
+def load_technology(
+    name: str,
+    catalog: Catalog | None = None,
+    *,
+    source: str | Path | None = None,
+    field: str | None = None,
+) -> TechnologyCard:
+    """Load a technology card by name; ``source`` and ``field`` say where it was written.
 
     Raises
     ------
@@ -223,5 +230,6 @@ def load_technology(name: str, catalog: Catalog | None = None) -> TechnologyCard
         If the card is wrong; the message holds the field path.
     """
     shelf = catalog or Catalog()
-    path = shelf.find("evaluators", name, folder="technology", kind="technology")
+    where: dict[str, Any] = {"source": source, "field": field}
+    path = shelf.find("evaluators", name, folder="technology", kind="technology", **where)
     return read_card(TechnologyCard, path)

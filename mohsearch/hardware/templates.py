@@ -211,7 +211,7 @@ def load_template(
     for level_name in omit:
         if level_name not in optional:
             raise UnknownNameError(f"optional level of {card.name!r}:", level_name, optional)
-    technology = load_technology(card.technology, catalog)
+    technology = load_technology(card.technology, catalog, source=path, field="technology")
     where = f"variants.{chosen}.levels"
     levels = tuple(
         _level(level, technology, path, f"{where}[{index}]")

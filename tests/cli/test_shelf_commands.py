@@ -225,3 +225,16 @@ def test_a_plugged_in_problem_without_a_card_says_so(monkeypatch):
 
     monkeypatch.setitem(problems.PROBLEMS._builtin, "tiles", "nowhere:build")
     assert "tiles: no card problems/tiles.yaml" in run("problem", "show", "tiles").stdout
+
+
+def test_a_template_of_an_unknown_technology_is_not_shown_as_if_it_could_be_used(
+    tmp_path, monkeypatch
+):
+    text = run("template", "show", "simba", "--json").stdout
+    folder = tmp_path / "evaluators" / "templates"
+    folder.mkdir(parents=True)
+    card = json.loads(text) | {"name": "mine", "technology": "cmos46"}
+    (folder / "mine.yaml").write_text(yaml.safe_dump(card))
+    monkeypatch.chdir(tmp_path)
+    refused = run("template", "show", "mine", code=2)
+    assert "mine.yaml: technology: unknown technology 'cmos46'" in refused.stderr

@@ -177,7 +177,10 @@ def _set(index, key, value):
             r"levels\[1\]: two axes of a fan-out have the same name",
         ),
         (lambda data: data.update(default="none"), "no variant 'none'"),
-        (lambda data: data.update(technology="cmos46"), "unknown technology 'cmos46'"),
+        (
+            lambda data: data.update(technology="cmos46"),
+            r"broken\.yaml: technology: unknown technology 'cmos46'",
+        ),
     ],
 )
 def test_a_wrong_card_is_refused_with_the_field(project, edit, match):
