@@ -229,7 +229,7 @@ def load_technology(
     InputError
         If the card is wrong; the message holds the field path.
     """
-    shelf = catalog or Catalog()
+    shelf = catalog or Catalog.around()
     where: dict[str, Any] = {"source": source, "field": field}
     path = shelf.find("evaluators", name, folder="technology", kind="technology", **where)
     return read_card(TechnologyCard, path)

@@ -152,7 +152,7 @@ class TemplateCard(Card):
 
 def template_names(catalog: Catalog | None = None) -> list[str]:
     """Return the names of all templates in reach."""
-    return (catalog or Catalog()).names("evaluators", FOLDER)
+    return (catalog or Catalog.around()).names("evaluators", FOLDER)
 
 
 def read_template(name_or_path: str, catalog: Catalog | None = None) -> TemplateCard:
@@ -229,7 +229,7 @@ def load_template(
 
 
 def _card_path(name_or_path: str, catalog: Catalog | None) -> Path:
-    shelf = catalog or Catalog()
+    shelf = catalog or Catalog.around()
     return shelf.resolve("evaluators", name_or_path, folder=FOLDER, kind="template")
 
 

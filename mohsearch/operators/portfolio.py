@@ -249,7 +249,7 @@ def load_shelf(problem: str, catalog: Catalog | None = None) -> tuple[ShelfCard,
     InputError
         If the card is wrong.
     """
-    path = (catalog or Catalog()).find("operators", problem, kind="problem with operators")
+    path = (catalog or Catalog.around()).find("operators", problem, kind="problem with operators")
     shelf = read_card(ShelfCard, path)
     if shelf.problem != problem:
         raise InputError(f"must be {problem!r}, as the file's name", source=path, field="problem")

@@ -187,3 +187,11 @@ def test_a_wrong_card_is_refused_with_the_field(project, edit, match):
     catalog = project("broken", edit)
     with pytest.raises(InputError, match=match):
         load_template("broken", catalog=catalog)
+
+
+def test_names_of_the_working_directory_are_found_without_a_catalogue(project, monkeypatch):
+    catalog = project("nearby", lambda data: data.update(title="Mine"))
+    monkeypatch.chdir(catalog.roots[0])
+    assert "nearby" in template_names()
+    assert read_template("nearby").title == "Mine"
+    assert load_template("nearby").levels
