@@ -166,3 +166,56 @@ def test_coverage_is_one_of_itself_and_not_symmetric():
 def test_r2_of_one_objective_is_the_distance_of_the_best_value_from_the_best():
     box = Box(np.zeros(1), np.ones(1))
     assert r2([[0.25], [0.75]], box) == 0.25
+
+
+def unit_square(steps):
+    """Evenly spaced points of the unit square, shape (steps * steps, 2)."""
+    axis = np.linspace(0, 1, steps)
+    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+
+def sphere(steps=90):
+    """Points of the sphere's positive octant."""
+    a, b = (unit_square(steps) * np.pi / 2).T
+    return np.column_stack([np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)])
+
+
+def true_front(name):
+    """Points of a test problem's front, by its formula, dense enough for half a per cent."""
+    x = np.linspace(0, 1, 4001)
+    if name.startswith("DTLZ1"):
+        square = unit_square(90)
+        inside = square[square.sum(axis=1) <= 1]
+        return 0.5 * np.column_stack([inside, 1 - inside.sum(axis=1)])
+    if name.startswith("DTLZ2"):
+        return sphere()
+    if name.startswith("WFG4-9 2"):
+        return np.column_stack([2 * np.sin(x * np.pi / 2), 4 * np.cos(x * np.pi / 2)])
+    if name.startswith("WFG4-9 3"):
+        return sphere() * (2, 4, 6)
+    if name.startswith("ZDT6"):
+        x = np.linspace(1 - np.exp(-4 * 0.0819) * np.sin(6 * np.pi * 0.0819) ** 6, 1, 4001)
+    second = {
+        "ZDT1": 1 - np.sqrt(x),
+        "ZDT2": 1 - x**2,
+        "ZDT3": 1 - np.sqrt(x) - x * np.sin(10 * np.pi * x),
+        "ZDT6": 1 - x**2,
+    }[name[:4]]
+    return np.column_stack([x, second])
+
+
+FRONTS = Path(__file__).parent.parent / "engines" / "reference" / "analytic_fronts.json"
+
+
+@pytest.mark.parametrize(
+    "case", json.loads(FRONTS.read_text())["fronts"], ids=lambda case: case["problem"]
+)
+def test_hypervolumes_of_dense_fronts_come_near_the_closed_forms_from_below(case):
+    """Second formulation: the front's formula sampled, against its integral."""
+    reference = np.array(case["ref"])
+    box = Box(np.zeros(len(reference)), reference, margin=0.0)
+    points = true_front(case["problem"])
+    if case["problem"].startswith("ZDT3"):  # the only front below 0
+        box = Box(np.array([0.0, -1.0]), reference, margin=0.0)
+    found = hypervolume(points, box).value * np.prod(box.span)
+    assert 0.98 * case["hypervolume"] < found < (1 + 1e-6) * case["hypervolume"]
