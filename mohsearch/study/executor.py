@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import queue
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mohsearch.core.digest import content_digest
-from mohsearch.core.processes import follow_parent
+from mohsearch.core.processes import follow_parent, worker_context
 from mohsearch.problems.base import SearchProblem
 from mohsearch.study.carry_out import RunOutcome, carry_out, note_failure
 from mohsearch.study.evaluation import LocalWorkers, Workers
@@ -135,7 +134,7 @@ def _run_pool(
     progress: Progress,
 ) -> Iterator[RunOutcome]:
     """Yield outcomes as they come, never more runs under way than processes."""
-    context = multiprocessing.get_context("spawn")
+    context = worker_context()
     events: Any = context.Queue()
     arguments = (study, folder, cache_dir, events)
     with ProcessPoolExecutor(workers, context, _start_worker, arguments) as pool:

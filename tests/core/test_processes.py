@@ -45,3 +45,22 @@ def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         while runs(worker) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not runs(worker)
+
+
+def test_workers_do_not_run_the_script_that_started_them_again(tmp_path):
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "import os\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from mohsearch.core.processes import follow_parent, worker_context\n"
+        "print('begins', flush=True)\n"
+        "with ProcessPoolExecutor(2, worker_context(), follow_parent) as pool:\n"
+        "    others = pool.submit(os.getpid).result() != os.getpid()\n"
+        "import __main__\n"
+        "print('ends', others, __main__.__file__ == __file__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split("\n") == ["begins", "ends True True", ""]
+    assert done.stderr == ""

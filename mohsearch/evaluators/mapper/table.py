@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.core.errors import InfeasibleError, InputError
-from mohsearch.core.processes import follow_parent
+from mohsearch.core.processes import follow_parent, worker_context
 from mohsearch.evaluators.mapper.cache import cached_front, stored_front, user_cache
 from mohsearch.evaluators.mapper.exact import MappingFront
 from mohsearch.evaluators.mapper.translate import MapperOptions
@@ -241,7 +240,7 @@ def _find_in_processes(
     done: Callable[[int, MappingFront | InfeasibleError], None],
 ) -> None:
     """Search in processes; what a dying worker leaves undone is left to the caller."""
-    with ProcessPoolExecutor(processes, get_context("spawn"), follow_parent) as pool:
+    with ProcessPoolExecutor(processes, worker_context(), follow_parent) as pool:
         futures = {pool.submit(_find, pairs[index]): index for index in waiting}
         try:
             for future in as_completed(futures):
