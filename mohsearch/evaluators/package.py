@@ -408,7 +408,7 @@ class PackageEvaluator:
             "throughput_per_s": 1.0 / latency,
             "nop_energy_j": out[:, HOP_ENERGY] * PJ,
             "stalled_s": out[:, STALLED],
-            "interface_utilisation": out[:, UTILISATION],
+            "interface_utilisation": np.minimum(out[:, UTILISATION], 1.0),  # 1 and a rounding
             "instances": out[:, INSTANCES],
         }
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+import warnings
 import zipfile
 import zlib
 from dataclasses import fields
@@ -76,7 +77,8 @@ def cached_front(
     """Return the front from ``folder``, else search and keep it there.
 
     A layer without mappings gives the error itself, which is kept too. An unreadable or foreign
-    file counts as missing and is replaced.
+    file counts as missing and is replaced. A folder that cannot be written costs time later, not
+    the result: it is warned of.
     """
     if folder is None:
         return _search(layer, architecture, options)
@@ -84,7 +86,12 @@ def cached_front(
     if found is None:
         found = _search(layer, architecture, options)
         key = front_key(layer, architecture, options)
-        write_front(_path(folder, key), key, found)
+        try:
+            write_front(_path(folder, key), key, found)
+        except OSError as error:
+            problem = f"mappings are not kept for later: {error}"
+            remedy = f"name a folder that can be written by {ENVIRONMENT}"
+            warnings.warn(f"{problem}; {remedy}", RuntimeWarning, stacklevel=2)
     return found
 
 

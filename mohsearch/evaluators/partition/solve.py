@@ -101,9 +101,10 @@ def certify(
     interval = float(evaluate_partitions(task, labels)["interval_s"][0])
     proven: IntervalBounds = interval_bounds(task)
     bound = max(proven.bound_s, bound_s)
-    chain_bound = max(bound, chain_bound_s)
     if interval < bound * (1 - 1e-6):
         raise InfeasibleError(f"{method} returned {interval:g} s, below the bound {bound:g} s")
+    bound = min(bound, interval)  # above it by rounding at most
+    chain_bound = max(bound, chain_bound_s)
     if interval <= bound * (1 + CLOSE):
         status = "optimal"
     elif status == "feasible" and interval <= chain_bound * (1 + CLOSE):

@@ -169,3 +169,13 @@ def test_processes_change_nothing_and_progress_is_told(tmp_path, table):
     assert [step[0] for step in told] == list(range(1, 10))
     assert all(step[1] == 9 for step in told)
     json.dumps([dict(c) for c in parallel.certificates], allow_nan=False)
+
+
+def test_a_cache_that_cannot_be_written_costs_no_result(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.warns(RuntimeWarning, match="mappings are not kept for later: .*MOHSEARCH_CACHE"):
+        found = cached_front(LAYERS[2], TEMPLATES[0], MapperOptions(), blocked)
+    wanted = cached_front(LAYERS[2], TEMPLATES[0], MapperOptions(), None)
+    assert type(found) is type(wanted)
+    assert str(found) == str(wanted)
