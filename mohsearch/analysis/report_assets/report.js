@@ -76,11 +76,15 @@
 
   // the front -------------------------------------------------------------------------------------
 
+  // plotly's own labels of a log axis leave the power of ten out of 2 and 5
+  const LOG_TICKS = [];
+  for (let power = -12; power <= 15; power += 1) for (const digit of [1, 2, 5]) LOG_TICKS.push(Number(`${digit}e${power}`));
+
   function axis(text, log, extra = {}) {
     return {
       title: { text, standoff: 8 }, type: log ? "log" : "linear", gridcolor: GRID, zeroline: false,
       linecolor: SOFT, ticks: "outside", tickcolor: SOFT, automargin: true,
-      ...(log ? { dtick: "D2", exponentformat: "SI" } : {}), ...extra,
+      ...(log ? { tickmode: "array", tickvals: LOG_TICKS, ticktext: LOG_TICKS.map(String) } : {}), ...extra,
     };
   }
 
