@@ -344,7 +344,13 @@ class _CostBook:
     def _collective(self, op: TrainingOp, *, spread: bool) -> _Cost:
         """Cost a collective: the links, or the sums and copies on this accelerator."""
         own = self._vector(op, spread=spread)
-        link = int(np.ceil(_collective_cycles(op, self.options)))
+        cycles = _collective_cycles(op, self.options)
+        if not cycles < _MOST:
+            raise InputError(
+                f"the op {op.name} ({op.wire_bytes:g} bytes over links) is too large to be costed "
+                "at this clock and network bandwidth"
+            )
+        link = int(np.ceil(cycles))
         return _Cost(np.maximum(own.cycles, link), own.energy_pj, own.words)
 
 

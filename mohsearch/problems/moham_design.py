@@ -180,6 +180,10 @@ def bottleneck(evaluator: PackageEvaluator, sized: SizedPackage) -> dict[str, An
         if not len(waited):
             waited = np.flatnonzero((tile == tile[layer]) & (end == start[layer]))
             kind = "instance"
+        # a layer whose time is lost in rounding ends where it starts, and never waits for itself
+        waited = waited[~np.isin(waited, chain)]
+        if not len(waited):
+            break
         waits[kind] += 1
         layer = int(waited[0])
         chain.append(layer)

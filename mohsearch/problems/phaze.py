@@ -123,9 +123,10 @@ class PhazeProblem(SearchProblem):
         )
         search = TrainingSearch(model, self.cluster, expert)
         search.model.chain(options.microbatches[0], options.recompute[0])  # refuses early
-        largest = model.workload(max(options.microbatches), min(widths), "none")
         one = self.grid.architectures(np.zeros((1, ARCHITECTURE.stop), dtype=np.int64))
-        WorkloadCosts.build(largest, one, model.cost)  # refuses counts beyond 64 bits
+        for width in {min(widths), max(widths)}:  # refuses counts beyond 64 bits
+            largest = model.workload(max(options.microbatches), width, "none")
+            WorkloadCosts.build(largest, one, model.cost)
         return search
 
     def metrics(self, X: NDArray[Any]) -> dict[str, NDArray[np.float64]]:

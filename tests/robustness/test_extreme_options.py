@@ -77,6 +77,7 @@ def test_every_problem_with_extreme_options_answers_or_is_refused(trier):
         ("phaze", {"memory_gb_per_s": 1e-9}, "too large to be costed"),
         ("phaze", {"microbatches": [1, 2**20], "memory_gb_per_s": 0.5}, "too large to be costed"),
         ("deepflow", {"compat": "deepflow", "tile_candidates": 2**31}, "tile_candidates"),
+        ("phaze", {"network_gb_per_s": 1e-60, "tensor_parallel": [1, 2]}, "network bandwidth"),
         ("deepflow", {"devices": 2**20}, "too many to find their best placements"),
         ("deepflow", {"nodes_per_package": 2**20}, "nodes_per_package"),
     ],
@@ -105,6 +106,16 @@ def test_a_die_without_a_price_is_infeasible_with_a_reason(options, reason):
     assert metrics["cost_usd"][0] == metrics["system_cost_usd"][0] == 1e12
     assert metrics["missing_parts"][0] == 1
     assert reason in problem.decode(genomes[0])["reason"]
+
+
+def test_the_chain_of_a_schedule_whose_layers_are_lost_in_rounding_ends(tmp_path):
+    options = {"interface_bandwidth_gb_per_s": 1e-60, "max_instances": 2}
+    problem = PROBLEMS.load("moham")(options, "tiny", cache_dir=tmp_path, workers=1)
+    sampling = load_portfolio("moham").applicable(problem).build(problem).sampling
+    genomes = sampling._do(problem, 4, random_state=np.random.default_rng(1))
+    for genome in genomes:
+        chain = problem.decode(genome)["bottleneck"]["chain"]
+        assert len(chain) == len(set(chain)) > 0
 
 
 def test_fractions_that_are_all_given_are_drawn_as_given(tmp_path):
