@@ -72,3 +72,8 @@ class ChipletOptions(Card):
         default=True,
         description="Whether a partition that needs more memory than a chip has is infeasible.",
     )
+
+    @property
+    def unconstrained(self) -> bool:
+        """Whether the problem has no constraint: methods that know none can search it."""
+        return not self.memory_limit

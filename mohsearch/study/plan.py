@@ -237,9 +237,11 @@ def _check_problem(study: Study, i: int) -> tuple[int, int] | None:
         raise UnknownNameError(
             "problem", entry.name, PROBLEMS.names(), source=source, field=f"problems[{i}].name"
         )
+    unconstrained = False
     if entry.name in PROBLEM_OPTIONS.names():
         field = f"problems[{i}].options"
-        prefixed(PROBLEM_OPTIONS.load(entry.name), entry.options, source, field)
+        options = prefixed(PROBLEM_OPTIONS.load(entry.name), entry.options, source, field)
+        unconstrained = getattr(options, "unconstrained", False)
     if entry.name not in study.catalog.names("problems"):
         return None
     card = read_card(ProblemCard, study.catalog.find("problems", entry.name, kind="problem"))
@@ -248,7 +250,8 @@ def _check_problem(study: Study, i: int) -> tuple[int, int] | None:
         if name not in known:
             field = f"problems[{i}].objectives[{j}]"
             raise UnknownNameError("metric", name, known, source=source, field=field)
-    return len(entry.objectives or card.objectives), len(card.constraints)
+    constraints = 0 if unconstrained else len(card.constraints)
+    return len(entry.objectives or card.objectives), constraints
 
 
 def _check_portfolio(study: Study, i: int) -> None:

@@ -1,14 +1,19 @@
 """What engines refuse, and how they say it."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mohsearch.core.cards import validate
+from mohsearch.core.catalog import Catalog
 from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.engines import ENGINES
 from mohsearch.engines.directions import reference_directions
 from mohsearch.engines.engine import Engine, check_capabilities
+from mohsearch.study.plan import Study, plan_study
+from mohsearch.study.spec import StudySpec
 
 
 @pytest.mark.parametrize("name", ENGINES.names())
@@ -107,3 +112,23 @@ def test_reference_directions_are_as_many_as_fit():
 def test_options_of_an_engine_are_validated(cases, search):
     with pytest.raises(InputError, match="no such field"):
         search(cases.Knapsack(), options={"immigrant": 3})
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_study_without_the_constraint_may_use_methods_that_know_none(limited):
+    content = {
+        "name": "free",
+        "title": "free",
+        "problems": [{"name": "chiplet", "options": {"memory_limit": limited}}],
+        "workloads": ["tv_resnet50"],
+        "engines": [{"algorithm": "nsga3"}],
+        "portfolios": [{"name": "cold"}],
+        "seeds": 1,
+        "budget": {"population": 12, "generations": 2},
+    }
+    study = Study(validate(StudySpec, content), Path("free.yaml"), Catalog())
+    if limited:
+        with pytest.raises(InputError, match="does not respect constraints"):
+            plan_study(study)
+    else:
+        assert len(plan_study(study).runs) == 1
