@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,12 @@ from pydantic import Field
 
 from mohsearch.core.cards import Card, read_json, read_yaml, validate
 from mohsearch.core.catalog import Catalog
-from mohsearch.core.errors import InputError
+from mohsearch.core.errors import InputError, UnknownNameError
 from mohsearch.evaluators.report import EvaluationReport
 from mohsearch.problems import PROBLEMS
+
+ROUNDING = 1e-9
+"""Relative difference of two values of a metric that counts as none."""
 
 
 class DesignCard(Card):
@@ -69,7 +72,8 @@ def evaluate(path: Path) -> EvaluationReport:
     Returns
     -------
     EvaluationReport
-        Every metric with its unit, and how far it is from what the file says the search found.
+        Every metric with its unit, and how far it is from what the file says the search found; the
+        summary says how many metrics differ by more than :data:`ROUNDING`, and which most.
 
     Raises
     ------
@@ -98,6 +102,8 @@ def evaluate(path: Path) -> EvaluationReport:
         values = {name: float(column[0]) for name, column in problem.metrics(X).items()}
     except ValueError as error:
         raise InputError(str(error), source=path, field="genome") from error
+    for name in card.metrics.keys() - values.keys():
+        raise UnknownNameError("metric", name, list(values), source=str(path), field="metrics")
     units = {m.name: m.unit for m in (*problem.card.metrics, *problem.card.constraints)}
     rows = [
         {"metric": name, "unit": units.get(name, "1"), "value": value}
@@ -108,9 +114,10 @@ def evaluate(path: Path) -> EvaluationReport:
         "problem": card.problem,
         "workload": card.workload,
         "metrics": values,
+        "expected": dict(card.metrics),
         "design": problem.decode(X[0]),
     }
-    return EvaluationReport(tuple(rows), {"cases": [document]}, "json")
+    return EvaluationReport(tuple(rows), {"cases": [document]}, "json", _agreement(rows))
 
 
 def _located(workload: str, path: Path) -> str:
@@ -133,6 +140,24 @@ def _whole(X: Any, path: Path) -> Any:
         message = "holds fractions; its genes are whole numbers"
         raise InputError(message, source=path, field="genome")
     return rows
+
+
+def _agreement(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Return how many of the metrics are those of the file; nothing where it names none."""
+    far = {
+        str(row["metric"]): abs(row["relative_difference"])
+        for row in rows
+        if "relative_difference" in row
+    }
+    if not far:
+        return ()
+    row: dict[str, Any] = {
+        "compared": len(far),
+        "different": sum(d > ROUNDING for d in far.values()),
+    }
+    if row["different"]:
+        row |= {"most": (most := max(far, key=far.__getitem__)), "relative_difference": far[most]}
+    return (row,)
 
 
 def _against(value: float, expected: float | None) -> dict[str, float]:

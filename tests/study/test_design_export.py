@@ -31,6 +31,18 @@ def test_an_exported_design_evaluates_to_its_own_metrics(results, tmp_path):
     assert shown == path.read_text()
 
 
+def test_a_design_that_is_no_longer_what_its_file_says_is_told(results, tmp_path):
+    path = tmp_path / "design.yaml"
+    run("front", "export", results, "--solution", "0", "-o", path)
+    card = yaml.safe_load(path.read_text())
+    assert "compared=4 different=0" in run("evaluate", "design", path).stderr
+    card["metrics"]["profit_a"] *= 2
+    path.write_text(yaml.safe_dump(card))
+    done = run("evaluate", "design", path)
+    assert "compared=4 different=1 most=profit_a relative_difference=0.5" in done.stderr
+    assert json.loads(done.stdout)["cases"][0]["expected"] == card["metrics"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -38,6 +50,7 @@ def test_an_exported_design_evaluates_to_its_own_metrics(results, tmp_path):
         ({"genome": [0.5] * 20}, "genome: holds fractions"),
         ({"problem": "exakt"}, "unknown problem 'exakt'"),
         ({"gnome": []}, "gnome: no such field"),
+        ({"metrics": {"profit_c": 1.0}}, "metrics: unknown metric 'profit_c'"),
     ],
 )
 def test_a_design_that_does_not_fit_is_refused_with_its_field(results, tmp_path, change, message):
