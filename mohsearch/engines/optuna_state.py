@@ -31,8 +31,8 @@ class StorageState:
     Attributes
     ----------
     complete, running, waiting, failed
-        Trials by state; those of processes that ended, and of genomes that cannot be evaluated,
-        are among the failed ones.
+        Trials by state; those of processes that ended are among the failed ones, and so are genomes
+        that cannot be evaluated where the study stops at them; where it goes on they are complete.
     processes
         Processes that work on a trial now and show that they live.
     evaluations_per_s

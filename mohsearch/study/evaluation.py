@@ -66,7 +66,7 @@ def chunk_rows(
         share_s = share * (row_s or 0.0)
         parts = min(math.ceil(share_s / CHUNK_S), CHUNKS_PER_WORKER)
         if limit_s is not None:
-            parts = max(parts, math.ceil(min(share_s / (LIMIT_SHARE * limit_s), float(share))))
+            parts = max(parts, math.ceil(min(share_s / LIMIT_SHARE / limit_s, float(share))))
     return max(1, -(-share // max(1, parts)))
 
 

@@ -124,12 +124,15 @@ def _digest_of(text: bytes) -> str:
 def _last_line(stream: IO[bytes]) -> bytes:
     """Return the last complete line; cut off what a killed process left behind it."""
     position = stream.seek(0, os.SEEK_END)
-    tail = b""
-    while position and tail.count(b"\n") < 2:
+    blocks: list[bytes] = []
+    ends = 0
+    while position and ends < 2:
         step = min(position, _BLOCK)
         position -= step
         stream.seek(position)
-        tail = stream.read(step) + tail
+        blocks.append(stream.read(step))
+        ends += blocks[-1].count(b"\n")
+    tail = b"".join(reversed(blocks))
     end = tail.rfind(b"\n") + 1
     if end < len(tail):
         stream.truncate(position + end)

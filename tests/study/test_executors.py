@@ -187,6 +187,7 @@ def test_cheap_genomes_go_in_one_chunk_a_worker_and_costly_ones_in_four(rows, wo
     size = chunk_rows(rows, workers, 0.01, 0.4)
     assert size == 1 or size * 0.01 <= 0.1
     assert chunks(1e9, limit_s=1.0) == rows
+    assert chunks(1.0, limit_s=5e-324) == rows
 
 
 class _Noted(Workers):

@@ -32,6 +32,18 @@ def test_what_was_logged_is_read(log):
     assert read_failures(log.with_name("none")).by_run == {}
 
 
+def test_a_line_longer_than_what_is_read_at_once_is_sealed_and_followed(log):
+    long = [([7] * 100_000, "broke"), ([8], "broke " * 50_000)]
+    log_failures(log, "three", long)
+    log_failures(log, "three", [([9], "late")])
+    assert read_failures(log).by_run == {"one": 2, "two": 1, "three": 3}
+    with log.open("ab") as stream:  # killed while it wrote a long line
+        stream.write(b'{"run": "' + b"x" * 300_000)
+    log_failures(log, "three", [([10], "later")])
+    found = read_failures(log)
+    assert (found.by_run["three"], found.torn) == (4, False)
+
+
 def test_every_flipped_bit_shows(log):
     sound = log.read_bytes()
     last = sound.rstrip(b"\n").rfind(b"\n") + 1
