@@ -135,8 +135,15 @@ class Comparison:
         return friedman([[medians[case, n] for n in names] for case in self.cases])
 
     def records(self) -> list[dict[str, object]]:
-        """Return flat records, one per standing, for a table or CSV."""
+        """Return flat records, one per standing, for a table or CSV.
+
+        All have the same fields in the same order, contenders as they rank; None where there is
+        no value: by a contender itself, or by one that its case does not have.
+        """
         rows: list[dict[str, object]] = []
+        bounded = dict.fromkeys(name for s in self.standings for name in s.over_bound)
+        others = {name for s in self.standings for name in s.dominated}
+        ranked = [n for n in dict.fromkeys(s.contender for s in self.standings) if n in others]
         for standing in self.standings:
             low, middle, high = standing.quartiles()
             row: dict[str, object] = {
@@ -153,9 +160,9 @@ class Comparison:
                 "spread_median": standing.spread,
                 "cpu_s_median": standing.cpu_s,
             }
-            row |= {f"{name}_over_bound_median": v for name, v in standing.over_bound.items()}
-            row |= {f"dominated_by {name}": v for name, v in standing.dominated.items()}
-            row |= {f"covered_by {name}": v for name, v in standing.covered.items()}
+            row |= {f"{n}_over_bound_median": standing.over_bound.get(n) for n in bounded}
+            row |= {f"dominated_by {n}": standing.dominated.get(n) for n in ranked}
+            row |= {f"covered_by {n}": standing.covered.get(n) for n in ranked}
             box = self.boxes[standing.case, standing.contender]
             row["reference_point"] = " ".join(f"{v:.9g}" for v in box.reference)
             row["hypervolume_rule"] = self.rule

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mohsearch.analysis import measured_tables, parallelism_tables, phaze_tables
 from mohsearch.analysis.fronts import Front
-from mohsearch.analysis.gather import gather
+from mohsearch.analysis.gather import Tell, gather
 from mohsearch.core.errors import InputError
 
 Section = tuple[str, list[str]]
@@ -20,7 +20,9 @@ MAKERS: dict[str, Callable[[Sequence[Front]], list[Section]]] = {
 """By problem: what turns its fronts into tables."""
 
 
-def published_tables(folders: Sequence[Path], patterns: Sequence[str] = ()) -> list[Section]:
+def published_tables(
+    folders: Sequence[Path], patterns: Sequence[str] = (), *, tell: Tell | None = None
+) -> list[Section]:
     """Return headings and Markdown lines of all tables that the results have something for.
 
     Parameters
@@ -29,13 +31,15 @@ def published_tables(folders: Sequence[Path], patterns: Sequence[str] = ()) -> l
         Output folders of studies.
     patterns
         Runs to take, by name.
+    tell
+        Is told which folders and runs were named twice; they count once.
 
     Raises
     ------
     InputError
         If a folder holds no results, or no table is made of what they hold.
     """
-    fronts = gather(folders, patterns, designs=True)
+    fronts = gather(folders, patterns, designs=True, tell=tell)
     made: list[Section] = []
     for problem, maker in MAKERS.items():
         mine = [front for front in fronts if front.attrs["problem"] == problem]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from mohsearch.analysis.ablate import Ablation, ablate
 from mohsearch.analysis.compare import Comparison, compare
 from mohsearch.analysis.convergence import Curve, curves
 from mohsearch.analysis.fronts import Front, Metric, highlights, knee, spread
+from mohsearch.analysis.gather import copied_runs, distinct_folders, folder_titles
 from mohsearch.analysis.indicators import nondominated
 from mohsearch.analysis.labels import label, labels, varying_fields
 from mohsearch.analysis.report_sheets import Names, Sheet, sheet_of
@@ -152,7 +153,8 @@ def gather_report(
     Parameters
     ----------
     folders
-        Output folders of studies.
+        Output folders of studies. A folder named twice, and a run of which an earlier folder holds
+        a copy, count once, as a note says.
     title
         Heading (default: the studies' titles).
     patterns
@@ -166,33 +168,36 @@ def gather_report(
     InputError
         If a folder holds no results, or no run of it has a front yet.
     """
-    trees = {Path(folder): open_tree(Path(folder)) for folder in folders}
-    fronts = [
+    notes: list[str] = []
+    trees = {folder: open_tree(folder) for folder in distinct_folders(folders, notes.append)}
+    found = [
         (folder, front)
         for folder, tree in trees.items()
         for front in _ready(folder, tree, patterns)
     ]
+    copies = copied_runs([(folder, f.run, f.attrs) for folder, f in found], notes.append)
+    fronts = [(folder, front) for folder, front in found if (folder, front.run) not in copies]
+    trees = {f: t for f, t in trees.items() if any(f == folder for folder, _ in fronts)}
     histories = _histories(trees, patterns)
     names = Names()
     kept = _quotas([len(front) for _, front in fronts], designs)
     groups: dict[tuple[str, str], list[Member]] = {}
-    several = len(trees) > 1
+    titles = folder_titles(tuple(trees))
     for (folder, front), quota in zip(fronts, kept, strict=True):
         key = (str(front.attrs.get("problem", "")), str(front.attrs.get("workload", "")))
         sheets = _sheets(trees[folder], front, quota, names)
         groups.setdefault(key, []).append(Member(folder, front.run, "", "", front, sheets))
     cases = tuple(
-        _case(problem, workload, members, several, histories)
+        _case(problem, workload, members, titles, histories)
         for (problem, workload), members in groups.items()
     )
-    notes: list[str] = []
     total, held = sum(len(f) for _, f in fronts), sum(kept)
     if held < total:
         notes.append(
             f"{held:,} of {total:,} designs are in this page, every front's extremes and knee "
             "among them; the command beside a point prints the others"
         )
-    runs, certificates = _provenance(trees, patterns)
+    runs, certificates = _provenance(trees, patterns, copies)
     notes += [
         f"made with {made}" for made in dict.fromkeys(str(run["made"]) for run in runs) if made
     ]
@@ -258,7 +263,7 @@ def _case(
     problem: str,
     workload: str,
     items: Sequence[Member],
-    several: bool,
+    titles: Mapping[Path, str],
     histories: Mapping[tuple[Path, str], History],
 ) -> Case:
     fronts = [member.front for member in items]
@@ -269,8 +274,8 @@ def _case(
     members = tuple(
         replace(
             member,
-            label=f"{member.folder.name}/{text}" if several else text,
-            contender=_contender(member, fields, several),
+            label=f"{titles[member.folder]}/{text}" if len(titles) > 1 else text,
+            contender=_contender(member, fields, titles),
         )
         for member, text in zip(items, labels(fronts), strict=True)
     )
@@ -288,10 +293,10 @@ def _case(
     )
 
 
-def _contender(member: Member, fields: tuple[str, ...], several: bool) -> str:
+def _contender(member: Member, fields: tuple[str, ...], titles: Mapping[Path, str]) -> str:
     attrs = member.front.attrs
     text = label(attrs, fields) or label(attrs, ("engine", "portfolio"))
-    return f"{member.folder.name}: {text}" if several else text
+    return f"{titles[member.folder]}: {text}" if len(titles) > 1 else text
 
 
 def _best(fronts: Sequence[Front], objectives: Sequence[str]) -> dict[str, Any]:
@@ -347,12 +352,16 @@ def _ablations(
 
 
 def _provenance(
-    trees: Mapping[Path, xr.DataTree], patterns: Sequence[str]
+    trees: Mapping[Path, xr.DataTree],
+    patterns: Sequence[str],
+    copies: Collection[tuple[Path, str]],
 ) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     certificates: dict[str, Any] = {}
     for folder, tree in trees.items():
         for run in select_runs(run_names(tree), patterns):
+            if (folder, run) in copies:
+                continue
             attrs = {str(k): plain(v) for k, v in tree[run].attrs.items()}
             origin = attrs.get("provenance")
             origin = origin if isinstance(origin, dict) else {}

@@ -84,7 +84,8 @@ def compare(
 
     _check_outputs(outputs)
     names = [name.strip() for name in objectives.split(",")] if objectives else None
-    result = compare_fronts(gather(folders, runs), by, names)
+    fronts = gather(folders, runs, tell=lambda note: say(f"note: {note}"))
+    result = compare_fronts(fronts, by, names)
     if curves is not None or any(p.suffix.lower() in PICTURES for p in outputs):
         from mohsearch.analysis.compared_curves import compared_curves, curve_records
 

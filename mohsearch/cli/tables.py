@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mohsearch.cli.front import RUN_OPTION
+from mohsearch.cli.output import say
 from mohsearch.cli.program import example
 
 
@@ -28,6 +29,7 @@ def tables(folders: tuple[Path, ...], runs: tuple[str, ...]) -> None:
     """
     from mohsearch.analysis.published_tables import published_tables
 
-    for k, (heading, lines) in enumerate(published_tables(folders, runs)):
+    made = published_tables(folders, runs, tell=lambda note: say(f"note: {note}"))
+    for k, (heading, lines) in enumerate(made):
         click.echo(("\n" if k else "") + f"## {heading}\n")
         click.echo("\n".join(lines).rstrip())

@@ -123,6 +123,23 @@ def test_studies_of_several_folders_are_told_apart(tmp_path, results):
         assert {c.contender for c in case.curves} == {m.contender for m in case.members}
 
 
+def test_a_folder_named_twice_and_copied_runs_are_in_a_report_once(tmp_path, results):
+    link = tmp_path / "link"
+    link.symlink_to(results, target_is_directory=True)
+    plain = gather_report([results])
+    report = gather_report([results, link])
+    assert (report.folders, report.runs) == (plain.folders, plain.runs)
+    assert f"{link} is {results} under another name: its runs count once" in report.notes
+    assert report.comparisons["moham"].records() == plain.comparisons["moham"].records()
+    more = two_engines(tmp_path / "more", seeds=3)
+    both = gather_report([results, more])
+    assert [row["run"][-1] for row in both.runs] == ["1", "2", "1", "2", "3", "3"]
+    assert len(both.cases[0].members) == len(both.cases[0].curves) == 6
+    assert f"4 of 6 runs in {more} are copies of runs in {results}: they count once" in both.notes
+    copy = two_engines(tmp_path / "copy", seeds=2)
+    assert gather_report([results, copy]).folders == (results,)
+
+
 def test_the_command_of_a_comparison_names_the_folders_of_its_problem_only(tmp_path, results):
     other = tmp_path / "second"
     other.mkdir()

@@ -155,6 +155,77 @@ def test_compare_takes_several_studies_and_names_runs_after_them(tmp_path):
     assert "unknown run 'absent'" in result.stderr
 
 
+def test_a_folder_named_twice_or_through_a_link_counts_once(study, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(study, target_is_directory=True)
+    once = run("compare", study, "--by", "engine", "--format", "csv")
+    again = run("compare", study, study, link, study / "results.zarr", "--by", "engine")
+    assert again.stdout == once.stdout
+    assert f"note: {study} is named twice: its runs count once\n" in again.stderr
+    assert f"note: {link} is {study} under another name: its runs count once\n" in again.stderr
+    assert again.stderr.count("its runs count once") == 3
+    assert "count once" not in once.stderr
+
+
+def test_a_copied_run_counts_once_and_other_seeds_count(study, tmp_path):
+    """The copy has the runs with seeds 1 and 2 of the study, and one with seed 3 beside them."""
+    more = two_engines(tmp_path / "more", seeds=3)
+    result = run("compare", study, more, "--by", "engine", "--format", "csv")
+    whole = run("compare", more, "--by", "engine", "--format", "csv")
+    assert result.stdout == whole.stdout
+    told = f"note: 4 of 6 runs in {more} are copies of runs in {study}: they count once\n"
+    assert told in result.stderr
+    named = run("compare", study, more, "--run", "*-3", "--run", "*-1", "--by", "engine")
+    assert "note: 2 of 4 runs" in named.stderr
+    assert [row["runs"] for row in csv.DictReader(io.StringIO(named.stdout))] == ["2", "2"]
+
+
+def test_equal_results_of_different_contenders_or_seeds_all_count(tmp_path):
+    """An operator with nothing to vary finds the same without it: no copy, though it is equal."""
+    groups = run_groups("a", seed=1, portfolio="whole") | run_groups("b", seed=1, portfolio="off")
+    other = run_groups("a", seed=1, portfolio="whole", run_digest="another system")
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder, content in zip(folders, (groups, other), strict=True):
+        folder.mkdir()
+        write_results(folder, content)
+    result = run("compare", *folders, "--by", "portfolio", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert {row["contender"]: row["runs"] for row in rows} == {"whole": "2", "off": "1"}
+    assert "count once" not in result.stderr
+
+
+def test_folders_of_the_same_name_are_called_by_their_paths(tmp_path):
+    folders = [tmp_path / "a" / "out", tmp_path / "b" / "out"]
+    for k, folder in enumerate(folders):
+        folder.mkdir(parents=True)
+        write_results(folder, run_groups("r", seed=k + 1, quality=9.0 - 6 * k, portfolio=f"p{k}"))
+    curves = tmp_path / "k.csv"
+    out = run("compare", *folders, "--curves", curves, "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(out)))
+    last = {r["contender"]: r for r in csv.DictReader(io.StringIO(curves.read_text()))}
+    assert [row["contender"] for row in rows] == ["p0", "p1"]
+    for row in rows:
+        found = last[row["contender"]]
+        assert found["runs"] == "1"
+        assert float(found["hypervolume_median"]) == pytest.approx(float(row["hypervolume_median"]))
+
+
+def test_columns_of_the_standings_are_in_rank_order_whoever_is_first(tmp_path):
+    groups = {}
+    for quality, name in ((1.0, "weak"), (12.0, "strong"), (4.0, "fair")):
+        groups |= run_groups(name, quality=quality, portfolio=name)
+    out = run("compare", write_results(tmp_path, groups), "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["contender"] for row in rows] == ["strong", "fair", "weak"]
+    names = list(rows[0])
+    shares = [name for name in names if "ed_by " in name]
+    ranked = ["strong", "fair", "weak"]
+    assert shares == [f"{kind}_by {n}" for kind in ("dominated", "covered") for n in ranked]
+    assert names[-2:] == ["reference_point", "hypervolume_rule"]
+    assert rows[0]["dominated_by strong"] == ""
+    assert float(rows[2]["dominated_by strong"]) > 0.5
+
+
 @pytest.mark.parametrize("by", ["seed", "template", "workload"])
 def test_compare_by_seed_template_or_workload(tmp_path, by):
     groups, spec = {}, {"problems": []}
