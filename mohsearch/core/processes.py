@@ -1,4 +1,4 @@
-"""Worker processes: they never outlive the process that started them, nor run its script again."""
+"""Worker processes: never more than allowed, none outlives its parent or runs its script again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,40 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import Any
+
+_LIMIT: ContextVar[int | None] = ContextVar("most processes that may be started", default=None)
+
+
+@contextmanager
+def process_limit(count: int | None) -> Iterator[None]:
+    """Let what is called within start no more than ``count`` processes; None changes nothing.
+
+    It holds for this thread, and within another limit the smaller of both holds.
+
+    Examples
+    --------
+    >>> with process_limit(1):
+    ...     allowed_processes()
+    1
+    """
+    above = _LIMIT.get()
+    limits = [limit for limit in (count, above) if limit is not None]
+    token = _LIMIT.set(min(limits, default=None))
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def allowed_processes() -> int:
+    """Return how many processes to start by default: one per usable core, within the limit."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(cores, _LIMIT.get() or cores)
 
 
 def follow_parent() -> None:

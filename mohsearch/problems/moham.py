@@ -229,8 +229,7 @@ def build(
     progress
         Called with (pairs done, pairs in all, label) while layers are mapped.
     workers
-        Processes that map layers (default: one per core). A script that lets it start processes
-        must guard its entry with ``if __name__ == "__main__"``; 1 starts none.
+        Processes that map layers (default: one per core, or what the study allows); 1 starts none.
 
     Raises
     ------

@@ -281,7 +281,7 @@ def _receive(connection: Connection, messages: Any) -> None:
 def _built(recipe: Recipe) -> tuple[SearchProblem | None, str | None]:
     """Return the problem, or why this process refuses to work."""
     try:
-        problem = build_problem(recipe.study, recipe.key, recipe.cache_dir)
+        problem = build_problem(recipe.study, recipe.key, recipe.cache_dir, workers=1)
     except Exception as error:
         text = (
             str(error) if isinstance(error, MohsearchError) else f"{type(error).__name__}: {error}"

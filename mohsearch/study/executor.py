@@ -212,7 +212,7 @@ def _work(run: PlannedRun) -> RunOutcome:
     def problem() -> SearchProblem:
         digest = key_digest(run.key)
         if digest not in _worker["problems"]:
-            built = build_problem(_worker["study"], run.key, _worker["cache_dir"])
+            built = build_problem(_worker["study"], run.key, _worker["cache_dir"], workers=1)
             _worker["problems"] = {digest: built}
         found: SearchProblem = _worker["problems"][digest]
         return found

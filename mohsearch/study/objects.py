@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mohsearch.core.errors import InputError
+from mohsearch.core.processes import process_limit
 from mohsearch.engines import ENGINES
 from mohsearch.engines.archive import Archive
 from mohsearch.engines.convergence import Convergence
@@ -28,10 +29,13 @@ def build_problem(
     key: ProblemKey,
     cache_dir: Path | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    workers: int | None = None,
 ) -> SearchProblem:
     """Build a problem on a workload; a workload's path is relative to the study's folder.
 
-    ``progress`` is called with the parts done, the parts in all and what is being done.
+    ``progress`` is called with the parts done, the parts in all and what is being done;
+    ``workers`` is how many processes may do it (default: one per core). They are not handed to the
+    builder but hold for all that it calls (:func:`~mohsearch.core.processes.process_limit`).
 
     Raises
     ------
@@ -43,14 +47,15 @@ def build_problem(
     source = str(study.source)
     builder = PROBLEMS.load(entry.name, source=source, field=f"problems[{position}].name")
     try:
-        problem: SearchProblem = builder(
-            entry.options,
-            _located(study, key.workload),
-            objectives=entry.objectives,
-            catalog=study.catalog,
-            cache_dir=cache_dir,
-            progress=progress,
-        )
+        with process_limit(workers):
+            problem: SearchProblem = builder(
+                entry.options,
+                _located(study, key.workload),
+                objectives=entry.objectives,
+                catalog=study.catalog,
+                cache_dir=cache_dir,
+                progress=progress,
+            )
     except InputError as error:
         if error.source is not None:
             raise

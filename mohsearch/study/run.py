@@ -73,7 +73,8 @@ def run_study(
     output
         Folder of the results.
     workers
-        Runs carried out at the same time (default: the study's, else one per core).
+        Runs carried out at the same time, and processes that build a problem (default: the
+        study's, else one per core).
     cache_dir
         Where problems keep what is costly to compute (default: theirs).
     progress
@@ -87,8 +88,8 @@ def run_study(
 
     Notes
     -----
-    Problems and runs may start processes, which import the calling script anew: call this under
-    ``if __name__ == "__main__":``.
+    Problems and runs may start processes. They import this package alone, so that the calling
+    script needs no ``if __name__ == "__main__"``.
     """
     plan = plan_study(study)
     if study.spec.evaluation.limit_s is not None and study.spec.executor.kind == "runs":
@@ -160,7 +161,8 @@ def _run_plan(
             progress(StudyEvent("skipped", run.id))
             outcomes[run.id] = RunOutcome(run.id, "skipped")
     open_runs = [run for run in plan.runs if run.id not in outcomes]
-    problems, broken = _build(study, open_runs, cache_dir, progress)
+    asked = workers or study.spec.executor.workers
+    problems, broken = _build(study, open_runs, cache_dir, progress, _builders(study, asked))
     runnable: list[PlannedRun] = []
     for run in open_runs:
         reason = broken.get(key_digest(run.key))
@@ -170,7 +172,7 @@ def _run_plan(
             note_failure(study, run, folder, reason)
             progress(StudyEvent("failed", run.id, message=reason))
             outcomes[run.id] = RunOutcome(run.id, "failed", reason)
-    wanted = workers or study.spec.executor.workers or os.cpu_count() or 1
+    wanted = asked or os.cpu_count() or 1
     count = min(wanted, len(runnable))
     if study.spec.executor.kind != "runs":
         done = run_divided(study, runnable, folder, problems, wanted, cache_dir, progress)
@@ -182,8 +184,19 @@ def _run_plan(
     return StudyOutcome(folder.root, tuple(outcomes[run.id] for run in plan.runs))
 
 
+def _builders(study: Study, asked: int | None) -> int | None:
+    """Return how many processes of this machine may build a problem, None for one per core."""
+    if asked is None or study.spec.executor.kind.startswith("dask://"):  # those are elsewhere
+        return None
+    return asked
+
+
 def _build(
-    study: Study, runs: Sequence[PlannedRun], cache_dir: Path | None, progress: Progress
+    study: Study,
+    runs: Sequence[PlannedRun],
+    cache_dir: Path | None,
+    progress: Progress,
+    workers: int | None,
 ) -> tuple[dict[str, SearchProblem], dict[str, str]]:
     """Build each problem once, which also fills its cache for other processes.
 
@@ -199,7 +212,7 @@ def _build(
             tell = _teller(f"{run.problem.title}-{run.workload}", progress)
             tell(0, 0, "building the problem")
             try:
-                built[digest] = build_problem(study, run.key, cache_dir, tell)
+                built[digest] = build_problem(study, run.key, cache_dir, tell, workers)
             except InputError:
                 raise
             except Exception as error:

@@ -1,13 +1,16 @@
-"""Worker processes end with the process that started them."""
+"""Worker processes are as few as allowed and end with the process that started them."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+
+from mohsearch.core.processes import allowed_processes, process_limit
 
 PARENT = """
 import sys, time
@@ -64,3 +67,24 @@ def test_workers_do_not_run_the_script_that_started_them_again(tmp_path):
     )
     assert done.stdout.split("\n") == ["begins", "ends True True", ""]
     assert done.stderr == ""
+
+
+def test_a_limit_on_processes_holds_within_for_this_thread_and_is_never_widened(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)), raising=False)
+    elsewhere = []
+    with process_limit(None):
+        assert allowed_processes() == 6
+    with process_limit(3):
+        assert allowed_processes() == 3
+        with process_limit(9):
+            assert allowed_processes() == 3
+        with process_limit(1):
+            assert allowed_processes() == 1
+        assert allowed_processes() == 3
+        other = threading.Thread(target=lambda: elsewhere.append(allowed_processes()))
+        other.start()
+        other.join()
+    assert elsewhere == [6]
+    assert allowed_processes() == 6
+    with process_limit(9):
+        assert allowed_processes() == 6

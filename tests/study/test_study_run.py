@@ -1,6 +1,7 @@
 """Running studies: what is written, and that nothing but the study decides it."""
 
 import json
+import os
 import re
 import warnings
 from pathlib import Path
@@ -132,6 +133,37 @@ def test_the_number_of_workers_changes_nothing(study, tmp_path, content_of):
     outcome = run_study(two, tmp_path / "two", workers=2)
     assert [run.status for run in outcome.runs] == ["complete"] * 4
     assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("executor", "asked", "allowed"),
+    [
+        ({"workers": 1}, None, 1),
+        ({"workers": 1}, 2, 2),
+        ({"workers": 3}, None, 3),
+        ({}, None, 6),
+        ({"workers": 9}, None, 6),
+    ],
+)
+def test_a_problem_is_built_with_as_many_processes_as_the_study_has_workers(
+    study, tmp_path, monkeypatch, executor, asked, allowed
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)), raising=False)
+    monkeypatch.setenv("EXACT_CASES_BUILDS", str(tmp_path / "builds"))
+    run_study(study(executor=executor), tmp_path / "out", workers=asked)
+    assert (tmp_path / "builds").read_text().split() == [str(os.getpid()), str(allowed)]
+
+
+@pytest.mark.parametrize("kind", ["runs", "evaluations"])
+def test_a_worker_process_builds_its_problem_without_more_processes(
+    study, tmp_path, monkeypatch, kind
+):
+    monkeypatch.setenv("EXACT_CASES_BUILDS", str(tmp_path / "builds"))
+    run_study(study(seeds=2, executor={"kind": kind, "workers": 2}), tmp_path / "out")
+    builds = [line.split() for line in (tmp_path / "builds").read_text().splitlines()]
+    assert builds[0][0] == str(os.getpid())
+    others = [count for process, count in builds if process != str(os.getpid())]
+    assert set(others) == {"1"}
 
 
 def test_seeds_differ_and_repeat(study, tmp_path):

@@ -7,7 +7,6 @@ architecture has an empty cell (no rows) whose certificate holds the reason unde
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mohsearch.core.errors import InfeasibleError, InputError
-from mohsearch.core.processes import follow_parent, worker_context
+from mohsearch.core.processes import allowed_processes, follow_parent, worker_context
 from mohsearch.evaluators.mapper.cache import cached_front, stored_front, user_cache
 from mohsearch.evaluators.mapper.exact import MappingFront
 from mohsearch.evaluators.mapper.translate import MapperOptions
@@ -117,7 +116,8 @@ def build_table(
     cache
         A folder, True for the user's cache folder, False for none.
     workers
-        Processes; None for one per available core. The result does not depend on it.
+        Processes; None for as many as :func:`~mohsearch.core.processes.allowed_processes` says. The
+        result does not depend on it.
     progress
         Called with (pairs done, pairs in all, label of the pair just done).
 
@@ -224,7 +224,7 @@ def _find_all(
             done(index, stored)
     # the largest first, so that no core is left alone with one at the end
     waiting.sort(key=lambda index: -pairs[index].layer.macs)
-    processes = min(workers or _cores(), len(waiting))
+    processes = min(workers or allowed_processes(), len(waiting))
     if processes > 1:
         _find_in_processes(pairs, waiting, processes, done)
     for index in waiting:
@@ -254,12 +254,6 @@ def _find_in_processes(
             for process in searching:
                 process.terminate()
             raise
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _assemble(
