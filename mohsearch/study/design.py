@@ -163,5 +163,5 @@ def _agreement(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
 def _against(value: float, expected: float | None) -> dict[str, float]:
     if expected is None:
         return {}
-    scale = abs(expected) or 1.0
+    scale = abs(expected) or abs(value) or 1.0  # any value is wholly different from zero
     return {"expected": expected, "relative_difference": (value - expected) / scale}

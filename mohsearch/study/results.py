@@ -95,13 +95,19 @@ def status(output: str | Path) -> StudyStatus:
     """
     folder = OutputFolder(output)
     study = stored_study(folder)
-    runs = tuple(_run_status(folder, run.id, study) for run in plan_study(study).runs)
+    away: list[str] = []
+    runs = tuple(_run_status(folder, run.id, study, away) for run in plan_study(study).runs)
     return StudyStatus(study.spec.name, study.spec.title, folder.root, runs)
 
 
-def _shared_status(folder: OutputFolder, run_id: str, study: Study) -> RunStatus:
-    """Return the state of a run that is not written yet, as its shared storage has it."""
+def _shared_status(folder: OutputFolder, run_id: str, study: Study, away: list[str]) -> RunStatus:
+    """Return the state of a run that is not written yet, as its shared storage has it.
+
+    ``away`` gets the reason where the storage does not answer: it is not asked again.
+    """
     budget = study.spec.budget
+    if away and folder.search_name(run_id).is_file():
+        return RunStatus(run_id, "unknown", 0, budget.generations, 0, away[0])
     total = budget.population * budget.generations
     try:
         for _ in range(LOOKS):
@@ -110,6 +116,7 @@ def _shared_status(folder: OutputFolder, run_id: str, study: Study) -> RunStatus
                 break
             time.sleep(LOOK_S)
     except InputError as error:
+        away.append(str(error))
         return RunStatus(run_id, "unknown", 0, budget.generations, 0, str(error))
     if found is None:
         return RunStatus(run_id, "pending", 0, budget.generations, 0)
@@ -134,7 +141,7 @@ def _shared_status(folder: OutputFolder, run_id: str, study: Study) -> RunStatus
     )
 
 
-def _run_status(folder: OutputFolder, run_id: str, study: Study) -> RunStatus:
+def _run_status(folder: OutputFolder, run_id: str, study: Study, away: list[str]) -> RunStatus:
     import zarr
 
     most = study.spec.budget.generations
@@ -144,7 +151,7 @@ def _run_status(folder: OutputFolder, run_id: str, study: Study) -> RunStatus:
         return RunStatus(run_id, "damaged", 0, most, 0, broken)
     attributes = run_attributes(path)
     if study.spec.storage is not None and attributes.get("status") != "complete":
-        return _shared_status(folder, run_id, study)
+        return _shared_status(folder, run_id, study, away)
     if not attributes:
         return RunStatus(run_id, "pending", 0, most, 0)
     generation = evaluations = 0

@@ -41,6 +41,10 @@ def test_a_design_that_is_no_longer_what_its_file_says_is_told(results, tmp_path
     done = run("evaluate", "design", path)
     assert "compared=4 different=1 most=profit_a relative_difference=0.5" in done.stderr
     assert json.loads(done.stdout)["cases"][0]["expected"] == card["metrics"]
+    card["metrics"]["profit_a"] = 0.0  # however small the value may be, it is not this
+    path.write_text(yaml.safe_dump(card))
+    done = run("evaluate", "design", path)
+    assert "compared=4 different=1 most=profit_a relative_difference=1\n" in done.stderr
 
 
 @pytest.mark.parametrize(

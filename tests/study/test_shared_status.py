@@ -11,7 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from mohsearch.cli.main import cli
+from mohsearch.core.errors import InputError
 from mohsearch.study import run_study, status
+from mohsearch.study.card import write_card
+from mohsearch.study.files import OutputFolder
+from mohsearch.study.plan import plan_study
 from tests.study.test_shared_storage import (  # noqa: F401  # fixtures
     GENERATIONS,
     POPULATION,
@@ -94,11 +98,29 @@ def test_status_does_not_wait_for_a_server_that_is_away(
             assert f"127.0.0.1:{port}" in found.message
 
 
-def _write_card(made, folder):
-    from mohsearch.study.card import write_card
-    from mohsearch.study.files import OutputFolder
-    from mohsearch.study.plan import plan_study
+def test_a_server_that_is_away_is_asked_for_one_run_only(study, tmp_path, monkeypatch):
+    made = study(**shared("postgresql://search@127.0.0.1:1/studies"), seeds=3)
+    folder = OutputFolder(tmp_path / "away")
+    folder.manifests.mkdir(parents=True)
+    _write_card(made, folder.root)
+    begun = [run.id for run in plan_study(made).runs][:2]
+    for run_id in begun:
+        folder.search_name(run_id).write_text("{}")
+    asked = []
 
+    def answer(_, of, run_id):
+        if of.search_name(run_id).is_file():
+            asked.append(run_id)
+            raise InputError("no answer")
+
+    monkeypatch.setattr("mohsearch.study.results.storage_state_of", answer)
+    found = {run.run_id: (run.status, run.message) for run in status(folder.root).runs}
+    assert asked == begun[:1]
+    assert [found[run_id] for run_id in begun] == [("unknown", "no answer")] * 2
+    assert [state for state, _ in found.values()].count("pending") == 1
+
+
+def _write_card(made, folder):
     write_card(OutputFolder(folder), plan_study(made))
 
 
