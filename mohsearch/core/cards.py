@@ -17,9 +17,9 @@ from mohsearch.core.errors import InputError
 MAX_CARD_BYTES = 16 * 2**20
 """Larger YAML files are refused: a card is a declaration, not a data set."""
 
-LARGEST_NUMBER = 1e60
-"""Numbers beyond it, or nearer to zero than its inverse, are refused: no quantity is of that size,
-and products of a few of them would leave the range of a float."""
+SMALLEST_NUMBER, LARGEST_NUMBER = 1e-60, 1e60
+"""Numbers beyond these, but 0, are refused: no quantity is of that size, and products of a few of
+them would leave the range of a float."""
 
 MAX_ALIASES = 1000
 MAX_DEPTH = 64
@@ -84,7 +84,7 @@ def _expanded_size(value: Any, budget: int = 10**6) -> None:
 
 def _out_of_range(number: float) -> bool:
     size = abs(number)
-    return LARGEST_NUMBER < size < float("inf") or 0 < size < 1 / LARGEST_NUMBER
+    return LARGEST_NUMBER < size < float("inf") or 0 < size < SMALLEST_NUMBER
 
 
 def _refuse_number_out_of_range(value: Any, source: Path) -> None:
@@ -100,7 +100,7 @@ def _refuse_number_out_of_range(value: Any, source: Path) -> None:
             digits = len(str(abs(item))) if isinstance(item, int) else 0
             named = f"a number of {digits} digits" if digits else f"{item:g}"
             raise InputError(
-                f"{named} is no quantity: numbers are 0, or from {1 / LARGEST_NUMBER:g} "
+                f"{named} is no quantity: numbers are 0, or from {SMALLEST_NUMBER:g} "
                 f"to {LARGEST_NUMBER:g}",
                 source=source,
                 field=field_path(place),
