@@ -180,5 +180,5 @@ def test_zero_and_the_limits_themselves_are_numbers(
     tmp_path: Path, reader: Callable[[Path], object]
 ) -> None:
     path = tmp_path / "x"
-    path.write_text("[0, 0.0, 1.0e+60, -1e-60]")
+    path.write_text("[0, 0.0, 1.0e+60, -1.0e-60]")
     assert reader(path) == [0, 0.0, 1e60, -1e-60]
