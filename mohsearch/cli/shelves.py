@@ -205,7 +205,7 @@ def show_problem(name: str, as_json: bool) -> None:
 
 
 def _default(info: Any) -> str:
-    value = info.get_default(call_default_factory=True)
+    value = info.get_default(call_default_factory=True, validated_data={})
     return "-" if value in (None, {}, ()) else figure_text(value)
 
 
